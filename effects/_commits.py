@@ -1,0 +1,163 @@
+"""`commits()`: a transaction whose commit is the point, proven before anybody acts on it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from effects.conf import settings
+from effects.exceptions import (
+    CommitLostError,
+    CommitUnknownError,
+    JournalUnavailableError,
+    MarkedForRollbackError,
+    OpenTransactionError,
+)
+
+__all__ = ["after_commit", "commits", "inside_transaction", "journal", "note_xid", "refuse_open_transactions"]
+
+#: How long the fate of a lost COMMIT is asked for: longer than a backend needs to finish one.
+SETTLE_SECONDS = 10.0
+
+
+@dataclass
+class _Commit:
+    """The transaction that `commits()` has open in this thread."""
+
+    xid: str | None = None
+
+
+_current: ContextVar[_Commit | None] = ContextVar("effects_commit", default=None)
+
+
+def journal() -> BaseDatabaseWrapper:
+    """Return this thread's connection to the journal."""
+    return connections[settings.DATABASE]
+
+
+def note_xid(xid: str | None) -> None:
+    """Remember the transaction's id, so that the fate of a lost COMMIT can be asked for."""
+    commit = _current.get()
+    if commit is not None and xid:
+        commit.xid = xid
+
+
+def inside_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether `connection` is in an atomic block that is not a test case's own."""
+    return connection.in_atomic_block and not all(
+        getattr(block, "_from_testcase", False) for block in connection.atomic_blocks
+    )
+
+
+def refuse_open_transactions(what: str) -> None:
+    """Refuse to go on inside a transaction of any alias, or with autocommit off.
+
+    Raises:
+        OpenTransactionError: `atomic(durable=True)` alone sees neither another alias nor autocommit.
+    """
+    for connection in connections.all(initialized_only=True):
+        if inside_transaction(connection):
+            raise OpenTransactionError(
+                f"{what} inside an open transaction (database {connection.alias!r}): its record could be rolled back "
+                "after the call. Call it outside of atomic(), or use effects.perform_later, which joins the "
+                "transaction and is sent after its commit. Under ATOMIC_REQUESTS, put @transaction.non_atomic_requests "
+                "on the view."
+            )
+        if connection.connection is not None and not connection.in_atomic_block and not connection.autocommit:
+            raise OpenTransactionError(
+                f"{what} with autocommit off (database {connection.alias!r}): nothing would be committed before the "
+                "call. Remove AUTOCOMMIT=False, or set_autocommit(True) first."
+            )
+
+
+@contextmanager
+def commits(what: str = "recording an effect") -> Iterator[None]:
+    """Run the block in a transaction of the journal; when it is left without an error, it has been committed.
+
+    A COMMIT whose reply was lost is settled by `pg_xact_status` (PostgreSQL, "Transaction ID and Snapshot Information
+    Functions") on a new connection: a plain SELECT can miss a commit in progress.
+
+    Raises:
+        OpenTransactionError: a transaction is open already.
+        MarkedForRollbackError: the block ended normally, but was marked for rollback.
+        CommitLostError: nothing was committed; it may be tried again.
+        CommitUnknownError: nobody can say; act as if nothing was committed, and expect that it was.
+        JournalUnavailableError: the database could not be reached before the COMMIT.
+    """
+    refuse_open_transactions(what)
+    connection = journal()
+    commit, finished = _Commit(), False
+    hooks: list[Callable[[], None]] = []
+    token = _current.set(commit)
+    try:
+        with transaction.atomic(using=connection.alias, durable=True):
+            yield
+            if connection.needs_rollback:
+                raise MarkedForRollbackError(
+                    f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), so "
+                    "nothing of it is committed. Catch database errors inside a nested atomic()."
+                )
+            finished = True
+            hooks = [hook for _, hook, _ in connection.run_on_commit]
+    except (OperationalError, InterfaceError) as error:
+        if not finished and not _is_connection_failure(error):
+            raise
+        connection.close()
+        if not finished:
+            raise JournalUnavailableError(f"The journal's database cannot be reached: {error}") from error
+        _settle(commit, error)
+        for hook in hooks:
+            hook()
+    finally:
+        _current.reset(token)
+
+
+def after_commit(hint: Callable[[], None]) -> None:
+    """Call `hint` once the running transaction has committed; its errors are logged, never raised."""
+    transaction.on_commit(functools.partial(hint), using=settings.DATABASE, robust=True)
+
+
+def _is_connection_failure(error: Exception) -> bool:
+    """Return whether the connection is gone, as against a statement that failed (a lock timeout, say)."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    # class 08: connection exception; 57P: the server goes down; no state at all: the socket broke
+    return state is None or state.startswith(("08", "57P"))
+
+
+def _settle(commit: _Commit, error: Exception) -> None:
+    """Find out what became of a COMMIT without an answer.
+
+    Raises:
+        CommitLostError: rolled back.
+        CommitUnknownError: nobody can say.
+    """
+    if commit.xid is None:
+        raise CommitUnknownError(f"COMMIT failed and the transaction has no known id: {error}") from error
+    deadline = time.monotonic() + SETTLE_SECONDS
+    status = None
+    while time.monotonic() < deadline:
+        try:
+            with journal().cursor() as cursor:
+                cursor.execute("SELECT pg_xact_status(%s::xid8)", [commit.xid])
+                status = cursor.fetchone()[0]
+        except (OperationalError, InterfaceError):
+            journal().close()
+            status = "unreachable"
+        if status == "committed":
+            return
+        if status == "aborted":
+            raise CommitLostError(f"COMMIT failed and the transaction was rolled back: {error}") from error
+        if status is None:
+            break
+        # the old backend may still be committing, or the server restarting; there is no event to wait for
+        time.sleep(0.05)
+    raise CommitUnknownError(
+        f"COMMIT got no answer and the database does not say what became of it: {error}"
+    ) from error

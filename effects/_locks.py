@@ -1,0 +1,94 @@
+"""Row locks, advisory locks and the one clock. Nothing else in the project locks.
+
+Lock order: request, execution, approval. Every lock reads the database's clock *over* the locked row (a materialised
+CTE), so that "now" is never older than the lock; the other three ways that were measured accept an expired row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import models
+from django.db.models import DateTimeField, Func
+
+from effects._commits import journal, note_xid
+from effects.conf import settings
+from effects.exceptions import ExecutionNotFoundError
+from effects.models import Approval, Execution, Request
+
+__all__ = [
+    "ClockTimestamp",
+    "lock_approval",
+    "lock_execution",
+    "lock_execution_by_binding",
+    "lock_request",
+    "now",
+    "skip_locked",
+]
+
+M = TypeVar("M", bound=models.Model)
+
+
+class ClockTimestamp(Func):
+    """`clock_timestamp()`: the database's clock at this moment; Django's `Now()` is the statement's start."""
+
+    function = "clock_timestamp"
+    template = "%(function)s()"
+    arity = 0
+    output_field = DateTimeField()
+
+
+def now() -> datetime:
+    """Return the database's clock."""
+    with journal().cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        instant: datetime = cursor.fetchone()[0]
+    return instant
+
+
+def lock_request(request_id: UUID | str) -> Request:
+    """Lock a request; `locked_at` on the row is the database's clock after the lock was obtained."""
+    return _lock(Request, "id", request_id)
+
+
+def lock_execution(execution_id: UUID | str) -> Execution:
+    """Lock an execution; `locked_at` on the row is the database's clock after the lock was obtained."""
+    return _lock(Execution, "id", execution_id)
+
+
+def lock_execution_by_binding(binding: str) -> Execution:
+    """Lock the execution that holds the key."""
+    return _lock(Execution, "binding", binding, "AND holds_key")
+
+
+def lock_approval(approval_id: UUID | str) -> Approval:
+    """Lock an approval, after its execution."""
+    return _lock(Approval, "id", approval_id)
+
+
+def skip_locked(due: models.QuerySet[M], limit: int, push: Callable[[list[Any]], object]) -> list[Any]:
+    """Return ids of at most `limit` due rows that nobody else holds, after `push` moved their due times forward.
+
+    Runs in the caller's transaction, so that two sweeps at once, or one overtaken by the next, publish each row once.
+    """
+    ids = list(due.select_for_update(skip_locked=True, no_key=True, of=("self",)).values_list("pk", flat=True)[:limit])
+    if ids:
+        push(ids)
+    return ids
+
+
+def _lock(model: type[M], column: str, value: object, also: str = "") -> M:
+    table = model._meta.db_table
+    sql = (
+        f"WITH locked AS MATERIALIZED (SELECT * FROM {table} WHERE {column} = %s {also} FOR NO KEY UPDATE) "  # noqa: S608
+        "SELECT locked.*, clock_timestamp() AS locked_at, pg_current_xact_id()::text AS xid FROM locked"
+    )
+    rows: list[Any] = list(model._default_manager.raw(sql, [str(value)], using=settings.DATABASE))
+    if not rows:
+        raise ExecutionNotFoundError(f"There is no {model._meta.verbose_name} {value}")
+    note_xid(rows[0].xid)
+    row: M = rows[0]
+    return row

@@ -1,0 +1,38 @@
+"""The app: finds the effects of installed apps at start-up and registers the checks."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
+
+
+class EffectsConfig(AppConfig):
+    """Config of the journal's app; its label is `effects`."""
+
+    name = "effects"
+    verbose_name = "Effects"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Import `<app>/effects.py` of each installed app, and register the system checks."""
+        from effects.checks import register_checks
+
+        register_checks()
+        for config in apps.get_app_configs():
+            if config.name == self.name or find_spec(f"{config.name}.effects") is None:
+                continue
+            try:
+                import_module(f"{config.name}.effects")
+            except ImportError as error:
+                if f"from 'effects' ({config.name.replace('.', '/')}" in str(error):
+                    raise ImproperlyConfigured(_SHADOWED.format(module=f"{config.name}.effects")) from error
+                raise
+
+
+_SHADOWED = (
+    "{module} imports itself instead of the library: write `import effects` for the library and "
+    "`from .effects import X` for your own module."
+)

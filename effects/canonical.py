@@ -1,0 +1,222 @@
+"""Turn payloads into one canonical text and back.
+
+`dump` and `hydrate` are strict: a payload decides what is sent and is compared by digest, so whatever cannot
+be written exactly (floats, naive datetimes) is refused, with the path of the value and the fix. `clean_text`
+and `clean_json` (of `effects.cleaning`) are lenient: they store what a provider said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NoReturn
+from uuid import UUID
+
+from effects.cleaning import SURROGATE, clean_json, clean_text
+from effects.exceptions import PayloadError
+from effects.hydration import hydrate
+
+__all__ = ["clean_json", "clean_text", "digest", "dump", "hydrate", "load"]
+
+MAX_INTEGER = 2**53 - 1
+"""Largest integer that every JSON reader keeps exactly (RFC 8259 §6, RFC 7493 §2.2)."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of a payload; far above any real one, far below the recursion limit of any JSON reader."""
+
+MAX_DECIMAL_EXPONENT = 1000
+"""Largest distance, in digits, of a decimal's first or last digit from its point."""
+
+_MONEY = "money is integer minor units or a decimal string"
+_SUPPORTED = (
+    "use str, int, bool, None, list, tuple, dict with str keys, a dataclass, Enum, Decimal, UUID, date "
+    "or aware datetime"
+)
+_FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (float, f"a float is not exact: {_MONEY}"),
+    (complex, f"a complex number is not JSON: {_MONEY}"),
+    (
+        (bytes, bytearray, memoryview),
+        "bytes are not text: store the file elsewhere and pass its name and its digest",
+    ),
+    ((set, frozenset), "a set has no order: pass sorted(...)"),
+)
+
+
+def dump(value: object) -> str:
+    """Write a payload as deterministic JSON: sorted keys, no white space, ASCII only.
+
+    NUL and lone surrogates come out as escapes, so that a PostgreSQL text column (which refuses both) can
+    hold every result. Decimals are written in positional notation with the zeros that they carry, datetimes
+    in UTC.
+
+    Args:
+        value: str, int within ±(2**53 - 1), bool, None, list, tuple, dict with str keys, dataclass instance
+            (the fields of its constructor), Enum (its value), finite Decimal, UUID, date, aware datetime;
+            nested at most 64 deep.
+
+    Returns:
+        The canonical text; equal values give equal text, whatever the order of their keys.
+
+    Raises:
+        PayloadError: For everything else; its `path` names the value, its message the fix.
+    """
+    return json.dumps(_plain(value, "$", ()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def load(text: str) -> Any:
+    """Read a text that `dump` wrote.
+
+    Args:
+        text: Canonical JSON.
+
+    Returns:
+        The value in str, int, bool, None, list and dict.
+
+    Raises:
+        PayloadError: If the text is not JSON, or holds a float, NaN or Infinity.
+    """
+    try:
+        return json.loads(text, parse_float=_refuse_number, parse_constant=_refuse_number)
+    except PayloadError:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise PayloadError(f"The stored payload is not canonical JSON: {error}", path="$") from error
+
+
+def digest(kind: str, *parts: str | bytes) -> str:
+    """Hash labelled parts so that no two different sequences of parts give the same input to the hash.
+
+    Each part, the label first, is preceded by its length in bytes as eight big-endian bytes; without the
+    lengths ("ab", "c") and ("a", "bc") would meet.
+
+    Args:
+        kind: What is hashed, for example `"request.binding"`; keeps digests of different uses apart.
+        parts: The contents; str is encoded as UTF-8, lone surrogates included.
+
+    Returns:
+        SHA-256 (FIPS 180-4) as 64 lower-case hexadecimal digits.
+    """
+    hasher = hashlib.sha256()
+    for part in (kind, *parts):
+        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        hasher.update(len(raw).to_bytes(8, "big"))
+        hasher.update(raw)
+    return hasher.hexdigest()
+
+
+def _refuse_number(lexeme: str) -> NoReturn:
+    raise PayloadError(f"The stored payload holds {lexeme}, which is not exact: {_MONEY}.", path="$")
+
+
+def _plain(value: object, path: str, above: tuple[int, ...]) -> Any:
+    """Convert to what `json.dumps` writes exactly; `above` holds the ids of the enclosing containers."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value, path, above)
+    for types, convert in _SCALARS:
+        if isinstance(value, types):
+            return convert(value, path)
+    if isinstance(value, (list, tuple, dict)) or _is_record(value):
+        return _plain_container(value, path, above)
+    return _refuse(value, path)
+
+
+def _is_record(value: object) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _plain_container(value: object, path: str, above: tuple[int, ...]) -> Any:
+    if id(value) in above:
+        raise PayloadError("this contains itself; a payload is a tree.", path=path)
+    if len(above) >= MAX_DEPTH:
+        raise PayloadError(f"nested more than {MAX_DEPTH} deep; flatten the payload.", path=path)
+    above = (*above, id(value))
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{path}[{index}]", above) for index, item in enumerate(value)]
+    result: dict[str, Any] = {}
+    for key, item in _members(value):
+        if not isinstance(key, str):
+            raise PayloadError(
+                f"has the key {clean_text(key, 80)} ({type(key).__name__}); JSON keys are text.",
+                path=path,
+            )
+        name = _joined_surrogates(key)
+        if name in result:
+            raise PayloadError(f"has two keys that are written alike: {name!r}.", path=path)
+        result[name] = _plain(item, f"{path}.{name}", above)
+    return result
+
+
+def _members(value: Any) -> Iterable[tuple[object, object]]:
+    if isinstance(value, dict):
+        return value.items()
+    # A field with init=False is derived by the class itself, and `hydrate` could not pass it in.
+    return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+
+
+def _joined_surrogates(key: str) -> str:
+    """Join surrogate pairs, since JSON escapes write a pair and the character that it stands for alike."""
+    if not SURROGATE.search(key):
+        return str.__str__(key)
+    return key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _plain_integer(value: int, path: str) -> int:
+    if abs(value) > MAX_INTEGER:
+        raise PayloadError("an integer beyond 2**53 - 1 is rounded by JSON readers; pass it as a string.", path=path)
+    return int(value)
+
+
+def _plain_decimal(value: Decimal, path: str) -> str:
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise PayloadError(f"{value} is not a number; {_MONEY}.", path=path)
+    if max(abs(value.adjusted()), abs(exponent)) > MAX_DECIMAL_EXPONENT:
+        raise PayloadError(f"a decimal of more than {MAX_DECIMAL_EXPONENT} digits; quantize it.", path=path)
+    # Trailing zeros stay: the effect's `send` must get the amount as the caller wrote it.
+    return format(value, "f")
+
+
+def _plain_date(value: date, path: str) -> str:
+    if not isinstance(value, datetime):
+        return value.isoformat()
+    if value.utcoffset() is None:
+        raise PayloadError("a naive datetime names no instant; give it a time zone, as timezone.now() does.", path=path)
+    try:
+        return value.astimezone(timezone.utc).isoformat()
+    except OverflowError as error:
+        raise PayloadError("outside the range of UTC datetimes.", path=path) from error
+
+
+def _plain_text(value: Any, _path: str) -> str:
+    return str.__str__(value)
+
+
+def _plain_uuid(value: UUID, _path: str) -> str:
+    return str(value)
+
+
+_SCALARS: tuple[tuple[type, Callable[[Any, str], Any]], ...] = (
+    (str, _plain_text),
+    (int, _plain_integer),
+    (Decimal, _plain_decimal),
+    (UUID, _plain_uuid),
+    (date, _plain_date),
+)
+
+
+def _refuse(value: object, path: str) -> NoReturn:
+    name = type(value).__name__
+    for types, fix in _FIXES:
+        if isinstance(value, types):
+            raise PayloadError(f"{fix}.", path=path)
+    if hasattr(value, "pk"):
+        raise PayloadError(f"a {name} cannot be recorded; pass its primary key.", path=path)
+    raise PayloadError(f"a {name} cannot be recorded; {_SUPPORTED}.", path=path)

@@ -1,0 +1,44 @@
+"""The beat schedule, and how hints reach Celery's workers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+__all__ = ["beat_schedule", "publish"]
+
+#: How often each sweep runs where nothing else is asked for; retention needs no hurry.
+EVERY = {
+    "expire_leases": timedelta(seconds=5),
+    "look_up_due": timedelta(seconds=5),
+    "run_due": timedelta(seconds=5),
+    "settle_requests": timedelta(seconds=10),
+    "run_hooks": timedelta(seconds=10),
+    "expire_approvals": timedelta(seconds=30),
+    "prune": timedelta(minutes=10),
+}
+
+
+def beat_schedule(**every: timedelta) -> dict[str, dict[str, Any]]:
+    """Return the entries for `app.conf.beat_schedule`.
+
+    Args:
+        every: another period for a sweep, by its name: `beat_schedule(look_up_due=timedelta(seconds=1))`.
+
+    Raises:
+        TypeError: a name that is no sweep.
+    """
+    unknown = sorted(set(every) - set(EVERY))
+    if unknown:
+        raise TypeError(f"beat_schedule() knows {', '.join(EVERY)}; not {', '.join(unknown)}")
+    return {
+        f"effects-{name.replace('_', '-')}": {"task": f"effects.{name}", "schedule": period, "options": {"expires": 60}}
+        for name, period in {**EVERY, **every}.items()
+    }
+
+
+def publish(execution_id: str) -> None:
+    """Publish the hint that an execution is due to be sent; what the broker raises is the caller's."""
+    from effects.tasks import run_execution
+
+    run_execution.apply_async((execution_id,), retry=False)

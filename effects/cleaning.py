@@ -1,0 +1,166 @@
+"""Make what a provider said storable: cut, free of NUL and lone surrogates, card numbers masked.
+
+`canonical` re-exports both functions. They accept anything and never raise, because the recording of an
+outcome must not fail on what the provider said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+__all__ = ["ELLIPSIS", "SURROGATE", "clean_json", "clean_text"]
+
+ELLIPSIS = "…"
+"""Mark at the end of a text, list or object that was cut."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+_DIGIT_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){12,}")
+_GROUP = re.compile(r"[0-9]+")
+_LONGEST_CARD = 19
+_SHORTEST_CARD = 13
+# A card number of 19 digits with a separator between any two is 37 characters long, so one that begins before
+# the limit is seen whole when this much more is looked at.
+_LOOK_AHEAD = 64
+_MAX_DEPTH = 16
+_MAX_INTEGER = 2**53 - 1
+
+
+def clean_text(text: object, limit: int = 2000) -> str:
+    """Make text of foreign origin storable, short and free of card numbers.
+
+    Removes NUL (PostgreSQL refuses it), replaces lone surrogates by U+FFFD, and masks all but the last four
+    of 13 to 19 digits (ISO/IEC 7812-1; single spaces or dashes between) whose Luhn check digit is right.
+
+    Args:
+        text: Anything; what is not text is put through `str`, bytes are decoded as UTF-8.
+        limit: Longest result, in characters.
+
+    Returns:
+        At most `limit` characters, the last one `…` if something was cut. Never raises an `Exception`, even
+        where `__str__` does.
+    """
+    limit = max(limit, 1)
+    look = limit + _LOOK_AHEAD
+    try:
+        if isinstance(text, (bytes, bytearray)):
+            raw = bytes(text[: look * 4]).decode("utf-8", "replace")
+        else:
+            raw = str.__str__(str(text))
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
+        raw = f"<unprintable {type(text).__name__}>"
+    cleaned = SURROGATE.sub("\ufffd", raw.replace("\x00", "")[:look])
+    masked = _DIGIT_RUN.sub(_mask_run, cleaned)
+    return masked if len(masked) <= limit else masked[: limit - 1] + ELLIPSIS
+
+
+def clean_json(value: object, limit: int = 16_384) -> Any:
+    """Make any value storable in a jsonb column as evidence.
+
+    jsonb refuses NUL and lone surrogates and keeps no float as it was written, so floats, NaN and integers
+    beyond 2**53 - 1 become strings; keys become text; all text goes through `clean_text`; nesting below 16
+    and whatever exceeds the limit is replaced by `…`.
+
+    Args:
+        value: Anything.
+        limit: Bound on the size of the result, in characters of text plus one for each value.
+
+    Returns:
+        str, int, bool, None, list and dict only. Never raises an `Exception`.
+    """
+    return _Evidence(limit).clean(value, 0)
+
+
+def _mask_run(match: re.Match[str]) -> str:
+    """Mask the card numbers of one run.
+
+    A number begins and ends at a group of digits, so that "17 4111 1111 1111 1111" is caught, and an
+    identifier of more than 19 digits is not searched for a lucky part.
+    """
+    run = match.group()
+    groups = [group.span() for group in _GROUP.finditer(run)]
+    characters = list(run)
+    for first, (start, _) in enumerate(groups):
+        for _, end in groups[first:]:
+            digits = [position for position in range(start, end) if run[position] != " " and run[position] != "-"]
+            if len(digits) > _LONGEST_CARD:
+                break
+            if len(digits) >= _SHORTEST_CARD and _passes_luhn([int(run[position]) for position in digits]):
+                for position in digits[:-4]:
+                    characters[position] = "*"
+    return "".join(characters)
+
+
+def _passes_luhn(digits: list[int]) -> bool:
+    """Tell whether the last digit is the check digit of the others (ISO/IEC 7812-1, annex B)."""
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _members(value: object) -> Iterable[tuple[object, object]] | None:
+    if isinstance(value, Mapping):
+        return value.items()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return None
+
+
+class _Evidence:
+    """One walk over foreign data with a budget of characters."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = max(limit, 1)
+
+    def clean(self, value: object, depth: int) -> Any:
+        self.left -= 1
+        try:
+            return self._clean(value, depth)
+        except Exception:  # noqa: BLE001 - foreign mappings and properties may raise anything
+            return self._text(f"<unprintable {type(value).__name__}>")
+
+    def _clean(self, value: object, depth: int) -> Any:
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            text = clean_text(int(value), 40)
+            return int(value) if abs(value) <= _MAX_INTEGER and "*" not in text else text
+        members = _members(value)
+        if members is not None:
+            return self._object(members, depth)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return self._array(value, depth)
+        return self._text(value)
+
+    def _text(self, value: object) -> str:
+        text = clean_text(value, max(min(2000, self.left), 1))
+        self.left -= len(text)
+        return text
+
+    def _array(self, items: Iterable[object], depth: int) -> Any:
+        if depth >= _MAX_DEPTH:
+            return ELLIPSIS
+        result: list[Any] = []
+        for item in items:
+            if self.left <= 0:
+                return [*result, ELLIPSIS]
+            result.append(self.clean(item, depth + 1))
+        return result
+
+    def _object(self, members: Iterable[tuple[object, object]], depth: int) -> Any:
+        if depth >= _MAX_DEPTH:
+            return ELLIPSIS
+        result: dict[str, Any] = {}
+        for key, item in members:
+            if self.left <= 0:
+                result[ELLIPSIS] = ELLIPSIS
+                break
+            name = self._text(key)
+            while name in result:
+                name += "'"
+            result[name] = self.clean(item, depth + 1)
+        return result

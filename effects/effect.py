@@ -1,0 +1,268 @@
+"""`Effect`, the declaration of how one kind of outward call is sent, verified, approved, settled; and its registry."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+from effects import canonical
+from effects.exceptions import EffectDefinitionError
+from effects.outcomes import Outcome
+from effects.types import (
+    ApprovalRule,
+    Authoritative,
+    Context,
+    Deduplication,
+    InDoubt,
+    Lookup,
+    Permit,
+    Precondition,
+    Proceed,
+    Retry,
+    Risk,
+    SendResult,
+    Summary,
+)
+from effects.verdicts import Inconclusive, Verdict
+
+__all__ = ["Effect", "get_effect", "register", "registered"]
+
+P = TypeVar("P")
+E = TypeVar("E", bound="type[Effect[Any]]")
+
+#: The quiet time where there is no look-up to say one (DESIGN: barrier).
+QUIET_WITHOUT_LOOKUP = timedelta(minutes=5)
+
+
+class Effect(Generic[P]):
+    """How one kind of outward call is sent, verified, approved and settled.
+
+    Subclass it with the payload's type, `Effect[RefundPayload]`, a frozen dataclass or `dict`. `operation`, `provider`
+    and `send` are required; every other default is the strict one.
+
+    Attributes:
+        operation: the name that keys, receipts and permissions use; never reused for something else.
+        aliases: earlier names of the operation, so that rows recorded under them are still understood.
+        provider: which account at which provider, as in `stripe/acct_main`.
+        request_timeout: how long one request to the provider may take, from permit to the last byte.
+        lookup: how `verify` can be believed, or None where the provider cannot be asked.
+        deduplicates: what the provider attests about its idempotency keys, or None.
+        repeatable: sending twice changes nothing more.
+        reversible: it can be undone (`compensate`).
+        risk: project rules tighten by it.
+        in_doubt: what becomes of an execution that no look-up decides; `ABANDON` needs `Risk.LOW`.
+        retry: how refusals that prove "not applied, try later" are repeated.
+        payload_version: raised when the payload's shape changes; `upgrade` reads the older ones.
+        safety_version: raised when it is unsafe for new code to touch unsettled rows of older code.
+    """
+
+    operation: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    provider: ClassVar[str] = ""
+    request_timeout: ClassVar[timedelta] = timedelta(seconds=10)
+    lookup: ClassVar[Lookup | None] = None
+    deduplicates: ClassVar[Deduplication | None] = None
+    repeatable: ClassVar[bool] = False
+    reversible: ClassVar[bool] = False
+    risk: ClassVar[Risk] = Risk.HIGH
+    in_doubt: ClassVar[InDoubt] = InDoubt.ESCALATE
+    retry: ClassVar[Retry] = Retry()
+    payload_version: ClassVar[int] = 1
+    safety_version: ClassVar[int] = 1
+    payload_type: ClassVar[type[Any]] = dict
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for base in getattr(cls, "__orig_bases__", ()):
+            if isinstance(get_origin(base), type) and issubclass(get_origin(base), Effect):
+                (argument,) = get_args(base)
+                if not isinstance(argument, TypeVar):
+                    cls.payload_type = get_origin(argument) or argument
+
+    def send(self, context: Context[P], permit: Permit) -> SendResult:
+        """Make the one request to the provider that `permit` licenses, under `permit.provider_key`.
+
+        Returns:
+            `Applied` when the answer is itself the proof, `Submitted` when the provider only took the order,
+            `Partial` for items.
+
+        Raises:
+            ProvenNotApplied: one of its subclasses in `effects.failures`, when the answer proves that nothing was
+                applied. Whatever else is raised is doubt.
+        """
+        raise NotImplementedError
+
+    def verify(self, context: Context[P]) -> Verdict:
+        """Look up at the provider what became of it. Runs outside any transaction, may be repeated, changes nothing."""
+        return Inconclusive("this effect has no look-up")
+
+    def settled(self, context: Context[P], outcome: Outcome) -> None:
+        """Write YOUR rows, in the transaction that settles the execution, whoever settles it.
+
+        Runs once per settling, under the execution's lock. No provider calls here; `perform_later` is welcome. If it
+        raises, the outcome is committed all the same and the hook stays due.
+        """
+
+    def approval(self, context: Context[P]) -> ApprovalRule | None:
+        """Return who must agree before the send, or None."""
+        return None
+
+    def describe(self, context: Context[P]) -> Summary:
+        """Return what people are shown before they decide; part of what they approve."""
+        return Summary(title=f"{self.operation} {context.key}")
+
+    def precondition(self, context: Context[P]) -> Precondition:
+        """Return whether it may be sent now. Runs outside any transaction, just before the permit."""
+        return Proceed()
+
+    def compensate(self, context: Context[P], permit: Permit) -> SendResult:
+        """Undo a completed execution; like `send`."""
+        raise NotImplementedError
+
+    def upgrade(self, payload: Any, version: int) -> Any:
+        """Return a payload that was recorded under `version` in the present shape."""
+        return payload
+
+    # -- what the runtime asks of a declaration ------------------------------------------------------------------
+
+    @property
+    def quiet(self) -> timedelta:
+        """How long after its end a request may still land."""
+        return self.lookup.quiet if self.lookup else QUIET_WITHOUT_LOOKUP
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether the project writes rows of its own when an execution settles."""
+        return type(self).settled is not Effect.settled
+
+    def load(self, text: str, version: int) -> P:
+        """Return the recorded payload as the declared type, upgraded from `version`."""
+        data = canonical.load(text)
+        if version != self.payload_version:
+            data = self.upgrade(data, version)
+        if self.payload_type is dict or isinstance(data, self.payload_type):
+            return data  # type: ignore[no-any-return]
+        return canonical.hydrate(self.payload_type, data)  # type: ignore[no-any-return]
+
+    def contract(self) -> dict[str, Any]:
+        """Return the safety-relevant settings in the form that is frozen on each row."""
+        return {
+            "provider": self.provider,
+            "request_timeout": self.request_timeout.total_seconds(),
+            "lookup": type(self.lookup).__name__.lower() if self.lookup else None,
+            "authoritative": isinstance(self.lookup, Authoritative),
+            "quiet": self.quiet.total_seconds(),
+            "deduplicated_for": self.deduplicates.lifetime.total_seconds() if self.deduplicates else None,
+            "repeatable": self.repeatable,
+            "reversible": self.reversible,
+            "risk": str(self.risk),
+            "in_doubt": str(self.in_doubt),
+            "retry": {
+                "attempts": self.retry.attempts,
+                "first": self.retry.first.total_seconds(),
+                "ceiling": self.retry.ceiling.total_seconds(),
+            },
+        }
+
+
+def rule_as_json(rule: ApprovalRule | None) -> dict[str, Any] | None:
+    """Return an approval rule in the form that is frozen on rows."""
+    if rule is None:
+        return None
+    return {
+        "approvers": rule.approvers,
+        "quorum": rule.quorum,
+        "decide_within": rule.decide_within.total_seconds(),
+        "use_within": rule.use_within.total_seconds(),
+        "not_before": rule.not_before.isoformat() if rule.not_before else None,
+        "four_eyes": rule.four_eyes,
+        "covers_retries": rule.covers_retries,
+    }
+
+
+def rule_from_json(data: dict[str, Any] | None) -> ApprovalRule | None:
+    """Return the approval rule that a row froze."""
+    if not data:
+        return None
+    times = {name: timedelta(seconds=data[name]) for name in ("decide_within", "use_within")}
+    not_before = datetime.fromisoformat(data["not_before"]) if data["not_before"] else None
+    return ApprovalRule(**{**data, **times, "not_before": not_before})
+
+
+_registry: dict[str, Effect[Any]] = {}
+
+
+def register(cls: E) -> E:
+    """Register an effect class under its operation and aliases; a class decorator.
+
+    Raises:
+        EffectDefinitionError: the declaration cannot work; the message says what to add.
+    """
+    _check(cls)
+    effect = cls()
+    for name in (cls.operation, *cls.aliases):
+        known = _registry.get(name)
+        if known is not None and _path(type(known)) != _path(cls):
+            raise EffectDefinitionError(
+                f"{_path(cls)} and {_path(type(known))} both name the operation {name!r}; operations are unique"
+            )
+    for name in (cls.operation, *cls.aliases):
+        _registry[name] = effect
+    return cls
+
+
+def registered() -> Iterator[Effect[Any]]:
+    """Iterate over the registered effects, each once."""
+    yield from dict.fromkeys(_registry.values())
+
+
+def get_effect(operation: str | type[Effect[Any]]) -> Effect[Any]:
+    """Return the registered effect of an operation or class.
+
+    Raises:
+        EffectDefinitionError: it is not registered.
+    """
+    name = operation if isinstance(operation, str) else operation.operation
+    effect = _registry.get(name)
+    if effect is None or (not isinstance(operation, str) and type(effect) is not operation):
+        shown = name if isinstance(operation, str) else _path(operation)
+        raise EffectDefinitionError(
+            f"{shown} is not a registered effect: put @effects.register on the class, in <app>/effects.py of an "
+            "installed app"
+        )
+    return effect
+
+
+def _path(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _check(cls: type[Effect[Any]]) -> None:
+    def need(condition: bool, what: str) -> None:
+        if not condition:
+            raise EffectDefinitionError(f"{_path(cls)}: {what}")
+
+    need(inspect.isclass(cls) and issubclass(cls, Effect), "@effects.register goes on a subclass of effects.Effect")
+    need(bool(cls.operation), "name it: operation = 'payments.refund'")
+    need(bool(cls.provider), "say who is called: provider = 'stripe/acct_main'")
+    need(cls.send is not Effect.send, "define send(self, context, permit)")
+    need(cls.request_timeout > timedelta(0), "request_timeout is longer than zero")
+    verifies = cls.verify is not Effect.verify
+    need(
+        verifies or cls.lookup is None,
+        "lookup= promises a look-up: define verify(self, context), or set lookup = None",
+    )
+    need(
+        not verifies or cls.lookup is not None,
+        "verify() is defined: say how far to believe it, lookup = effects.Eventual() or effects.Authoritative()",
+    )
+    need(
+        cls.in_doubt is not InDoubt.ABANDON or cls.risk is Risk.LOW,
+        "in_doubt = InDoubt.ABANDON gives up without a person, which only Risk.LOW may do",
+    )
+    need(
+        not cls.reversible or cls.compensate is not Effect.compensate,
+        "reversible = True promises an undoing: define compensate(self, context, permit)",
+    )

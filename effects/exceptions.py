@@ -1,0 +1,207 @@
+"""Errors of django-effects, all under `EffectsError`.
+
+Each has a stable `code`, and `effect_may_have_happened`: whether the outside world may have changed when it is
+raised. The docstring's first line is the default message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from effects.outcomes import Outcome
+
+__all__ = [
+    "ApprovalError",
+    "CommitLostError",
+    "CommitUnknownError",
+    "DuplicatePerformError",
+    "EffectDefinitionError",
+    "EffectsError",
+    "ExecutionNotFoundError",
+    "FencedError",
+    "JournalUnavailableError",
+    "KeyRequiredError",
+    "LocalWriteError",
+    "MarkedForRollbackError",
+    "NobodyEntitledError",
+    "NotEntitledError",
+    "OpenTransactionError",
+    "OutcomeError",
+    "PayloadConflictError",
+    "PayloadError",
+    "PolicyChangedError",
+    "RequestEndedError",
+    "StaleRevisionError",
+    "TooSoonError",
+    "UndeclaredEffectError",
+    "WrongStateError",
+]
+
+
+class EffectsError(Exception):
+    """Something about an effect could not be done."""
+
+    code: ClassVar[str] = "effects_error"
+    effect_may_have_happened: bool = False
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        first_line = (type(self).__doc__ or "").strip().splitlines()[0]
+        super().__init__(message or first_line)
+        self.details = details
+
+
+class EffectDefinitionError(EffectsError, TypeError):
+    """An effect is declared in a way that cannot work."""
+
+    code = "effect_definition"
+
+
+class PayloadError(EffectsError, ValueError):
+    """A payload holds a value that cannot be recorded exactly.
+
+    `path` names the value, as in `$.items[2].price`.
+    """
+
+    code = "payload_invalid"
+
+    def __init__(self, message: str | None = None, *, path: str = "$") -> None:
+        super().__init__(f"{path}: {message}" if message else None)
+        self.path = path
+
+
+class PayloadConflictError(EffectsError):
+    """This key already stands for another payload."""
+
+    code = "payload_conflict"
+
+
+class PolicyChangedError(EffectsError):
+    """The effect's declaration changed while this execution is unsettled."""
+
+    code = "operation_policy_changed"
+
+
+class KeyRequiredError(EffectsError, ValueError):
+    """An execution outside of a protected request needs `key=`."""
+
+    code = "key_required"
+
+
+class DuplicatePerformError(EffectsError):
+    """This request performs one effect twice without keys; give each its own `key=`."""
+
+    code = "duplicate_perform"
+
+
+class UndeclaredEffectError(EffectsError):
+    """The view performs an effect that its `performs=` does not name."""
+
+    code = "undeclared_effect"
+
+
+class LocalWriteError(EffectsError):
+    """The handler of a declared journaled view wrote rows outside of `finishing()`."""
+
+    code = "local_write"
+
+
+class OpenTransactionError(EffectsError, RuntimeError):
+    """A provider cannot be called inside an open transaction; use `effects.perform_later` there."""
+
+    code = "open_transaction"
+
+
+class MarkedForRollbackError(EffectsError, RuntimeError):
+    """The transaction was marked for rollback, so nothing of it was committed."""
+
+    code = "marked_for_rollback"
+
+
+class JournalUnavailableError(EffectsError):
+    """The journal's database cannot be reached."""
+
+    code = "execution_unavailable"
+
+
+class CommitLostError(JournalUnavailableError):
+    """COMMIT failed and the database says that the transaction was rolled back."""
+
+    code = "commit_lost"
+
+
+class CommitUnknownError(JournalUnavailableError):
+    """COMMIT got no answer and the database does not say whether it happened."""
+
+    code = "commit_unknown"
+
+
+class ExecutionNotFoundError(EffectsError, LookupError):
+    """There is no such execution or request."""
+
+    code = "not_found"
+
+
+class WrongStateError(EffectsError):
+    """This step is not possible in the present state."""
+
+    code = "wrong_state"
+
+
+class FencedError(WrongStateError):
+    """The lease was taken over; a write under the older epoch is refused."""
+
+    code = "fenced"
+
+
+class RequestEndedError(FencedError):
+    """The request has ended or was taken over; its handler may do nothing more."""
+
+    code = "request_ended"
+
+
+class StaleRevisionError(WrongStateError):
+    """The row changed since it was read; read it again before deciding."""
+
+    code = "stale_revision"
+
+
+class TooSoonError(WrongStateError):
+    """A request may still be under way at the provider; absence is no evidence yet."""
+
+    code = "too_soon"
+
+
+class ApprovalError(EffectsError):
+    """The approval cannot be given, refused or withdrawn."""
+
+    code = "approval"
+
+
+class NotEntitledError(ApprovalError):
+    """This person may not decide this approval."""
+
+    code = "not_entitled"
+
+
+class NobodyEntitledError(ApprovalError):
+    """Nobody can meet this approval rule."""
+
+    code = "nobody_entitled"
+
+
+class OutcomeError(EffectsError):
+    """The effect has no output.
+
+    Raised by `outcome.require()`. `outcome` says what is known; `code` follows its state.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.operation} {outcome.ref} is {outcome.state}: {outcome.describe()}")
+        self.outcome = outcome
+        self.effect_may_have_happened = outcome.may_have_applied
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        """The problem code that an HTTP client sees for this outcome."""
+        return self.outcome.problem_code

@@ -1,0 +1,1 @@
+"""The HTTP side: keys, fingerprints, problems, and the decorator that uses them."""

@@ -1,0 +1,299 @@
+"""Read what a request carries, whoever read it before, or say why that is impossible.
+
+Works on Django's HttpRequest and on DRF's Request, which is known by its `_request`; DRF is not imported. The
+attributes of both that are looked at (`_body`, `_post`, `_read_started`, `_data`, `_full_data`) are private
+there but are the only way to learn who consumed the stream; the tests hold them against each supported
+release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any, ClassVar, NamedTuple
+
+from django.conf import settings as django_settings
+from django.core.exceptions import RequestDataTooBig
+from django.core.files.uploadhandler import load_handler
+from django.http import HttpRequest, QueryDict, RawPostDataException, UnreadablePostError
+from django.http.multipartparser import MultiPartParser, MultiPartParserError
+from django.utils.translation import gettext as _
+
+from effects.exceptions import EffectsError
+
+__all__ = [
+    "BodyTooLargeError",
+    "BodyUnreadableError",
+    "Multipart",
+    "Request",
+    "consumed_error",
+    "django_request",
+    "file_parts",
+    "form_fields",
+    "parsed_form",
+    "parsed_json",
+    "read_body",
+    "read_multipart",
+]
+
+Request = Any
+"""Django's HttpRequest or DRF's Request."""
+
+
+class BodyTooLargeError(EffectsError, ValueError):
+    """The request's body is too large to be fingerprinted.
+
+    `status` is that of the answer (RFC 9110 §15.5.14), `reason` a translated sentence for the client.
+    """
+
+    code: ClassVar[str] = "idempotency_request_invalid"
+    status: ClassVar[int] = 413
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.reason = _("It is larger than %(limit)d bytes.") % {"limit": limit}
+        super().__init__(self.reason)
+
+
+class BodyUnreadableError(EffectsError, ValueError):
+    """The request's body cannot be read.
+
+    `status` is that of the answer, `reason` a translated sentence for the client; the message adds what a
+    developer can do about it.
+    """
+
+    code: ClassVar[str] = "idempotency_request_invalid"
+    status: ClassVar[int] = 400
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        self.reason = reason
+        super().__init__(f"{reason} {fix}".strip())
+
+
+def django_request(request: Request) -> HttpRequest:
+    """Return the Django request inside a request of DRF, or the request itself."""
+    inner = getattr(request, "_request", request)
+    if not isinstance(inner, HttpRequest):
+        raise TypeError(f"Expected a request of Django or of DRF, not {type(request).__name__}.")
+    return inner
+
+
+def read_body(http: HttpRequest, limit: int) -> bytes | None:
+    """Return the body's bytes, and leave the request as if nobody had read them.
+
+    Args:
+        http: Django's request.
+        limit: Most bytes that are accepted; a longer Content-Length is refused unread.
+
+    Returns:
+        The bytes, or None if the stream was consumed by somebody who did not keep them.
+
+    Raises:
+        BodyTooLargeError: If it is longer than `limit` or than `DATA_UPLOAD_MAX_MEMORY_SIZE`.
+        BodyUnreadableError: If the client hung up, or the length is not known.
+    """
+    announced = _announced_length(http)
+    already_read = hasattr(http, "_body")
+    if not already_read and announced is not None and announced > limit:
+        raise BodyTooLargeError(limit)
+    try:
+        body = http.body
+    except RawPostDataException:
+        return None
+    except RequestDataTooBig as error:
+        raise BodyTooLargeError(django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE or limit) from error
+    except UnreadablePostError as error:
+        raise BodyUnreadableError(_("It could not be read to its end.")) from error
+    if len(body) > limit:
+        raise BodyTooLargeError(limit)
+    if not already_read and announced is not None and len(body) < announced:
+        # A server may hand out what arrived before the client hung up, without an error.
+        raise BodyUnreadableError(_("It could not be read to its end."))
+    if not body:
+        _refuse_chunked(http, announced)
+    return body
+
+
+def parsed_form(request: Request) -> QueryDict:
+    """Return the form that somebody parsed who consumed the stream.
+
+    Raises:
+        BodyUnreadableError: If nobody kept it.
+    """
+    http = django_request(request)
+    form = vars(request).get("_data") if request is not http else vars(http).get("_post")
+    if not isinstance(form, QueryDict) or (not form and _announced_length(http)):
+        raise consumed_error()
+    return form
+
+
+def parsed_json(request: Request) -> Any:
+    """Return the value that DRF parsed when it consumed the stream.
+
+    Releases of DRF before 3.18 keep no bytes. Without them 1.0 and 1.00 are one number, so a value with
+    floats is refused instead of guessed.
+
+    Raises:
+        BodyUnreadableError: If there is no such value or if it holds a float.
+    """
+    value = vars(request).get("_full_data") if request is not django_request(request) else None
+    # DRF leaves an empty QueryDict where parsing failed, and a class where nobody tried.
+    if isinstance(value, (QueryDict, type)) or (value is None):
+        raise consumed_error()
+    return value
+
+
+class Multipart(NamedTuple):
+    """A parsed multipart body.
+
+    Attributes:
+        fields: MultiValueDict of what is no file.
+        files: MultiValueDict of uploaded files.
+        ours: Whether the files were parsed for the fingerprint alone, and are to be closed after it.
+    """
+
+    fields: Any
+    files: Any
+    ours: bool = False
+
+
+def read_multipart(request: Request, limit: int) -> Multipart:
+    """Return fields and files of a multipart body, parsed by whoever handles this request.
+
+    Django streams files to its upload handlers, so the body is never loaded whole; only for methods other
+    than POST outside of DRF, which Django does not parse, it is, within `DATA_UPLOAD_MAX_MEMORY_SIZE`.
+
+    Args:
+        request: Django's request, or DRF's.
+        limit: Most characters in names and values that are no files.
+
+    Returns:
+        Fields and files.
+
+    Raises:
+        BodyTooLargeError: If the fields exceed the limit.
+        BodyUnreadableError: If it is malformed, the client hung up, or the stream was consumed by somebody
+        who
+            did not keep what it held.
+    """
+    http = django_request(request)
+    multipart = _parse_multipart(request, http, limit)
+    fields, files = multipart.fields, multipart.files
+    if not hasattr(fields, "getlist"):
+        raise BodyUnreadableError(
+            _("It could not be compared."),
+            f"The parser of this view returns a {type(fields).__name__}; name what counts by a callable.",
+        )
+    announced = _announced_length(http)
+    if not fields and not files:
+        _refuse_chunked(http, announced)
+        if (announced or 0) > _longest_empty_multipart(http):
+            # Django remembers a failed parse as an empty form; the digest of that would be a lie.
+            raise consumed_error()
+    _refuse_cut_stream(http)
+    if sum(len(name) + len(value) for name, value in form_fields(fields)) > limit:
+        raise BodyTooLargeError(limit)
+    return multipart
+
+
+def form_fields(form: Any) -> Iterator[tuple[str, str]]:
+    """Return names and values in the order of the names; the values of one name in the order sent.
+
+    Views see a form by name, and that is all that a parsed form still tells.
+    """
+    for name in sorted(form):
+        for value in form.getlist(name):
+            # DRF puts files among the data of some parsers; they are digested as files.
+            if isinstance(value, str):
+                yield name, value
+
+
+def file_parts(multipart: Multipart) -> Iterator[tuple[str, str, str, str, str]]:
+    """Return field name, file name, content type, charset and SHA-256 of each file; files are read in chunks.
+
+    Raises:
+        BodyUnreadableError: If a file was closed or handed on by an upload handler, so that its contents
+        are gone.
+    """
+    for name in sorted(multipart.files):
+        for file in multipart.files.getlist(name):
+            hasher = hashlib.sha256()
+            try:
+                for chunk in file.chunks():
+                    hasher.update(chunk)
+                if multipart.ours:
+                    file.close()
+                else:
+                    file.seek(0)
+            except (OSError, ValueError, AttributeError, TypeError) as error:
+                raise BodyUnreadableError(
+                    _("An uploaded file could not be read."),
+                    f"The file in {name!r} was closed or taken away before it could be compared.",
+                ) from error
+            yield name, file.name or "", file.content_type or "", file.charset or "", hasher.hexdigest()
+
+
+def _parse_multipart(request: Request, http: HttpRequest, limit: int) -> Multipart:
+    try:
+        return _parsed_by_owner(request, http)
+    except RawPostDataException as error:
+        raise consumed_error() from error
+    except RequestDataTooBig as error:
+        raise BodyTooLargeError(django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE or limit) from error
+    except UnreadablePostError as error:
+        raise BodyUnreadableError(_("It could not be read to its end.")) from error
+    except MultiPartParserError as error:
+        raise BodyUnreadableError(_("It is not well-formed multipart/form-data.")) from error
+
+
+def _parsed_by_owner(request: Request, http: HttpRequest) -> Multipart:
+    if request is not http:
+        return Multipart(request.POST, request.FILES)
+    if http.method == "POST":
+        if not hasattr(http, "_post") and http._read_started and not hasattr(http, "_body"):
+            raise consumed_error()
+        return Multipart(http.POST, http.FILES)
+    body = http.body
+    handlers = [load_handler(path, http) for path in django_settings.FILE_UPLOAD_HANDLERS]
+    parser = MultiPartParser(http.META, BytesIO(body), handlers, http.encoding)
+    return Multipart(*parser.parse(), ours=True)
+
+
+def _announced_length(http: HttpRequest) -> int | None:
+    text = http.META.get("CONTENT_LENGTH") or ""
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        raise BodyUnreadableError(_("Its Content-Length is not a number.")) from error
+
+
+def _refuse_chunked(http: HttpRequest, announced: int | None) -> None:
+    # Under WSGI Django takes a body without Content-Length for empty, whatever was sent.
+    if announced is None and "chunked" in http.META.get("HTTP_TRANSFER_ENCODING", "").lower():
+        raise BodyUnreadableError(_("It was sent without a Content-Length."))
+
+
+def _refuse_cut_stream(http: HttpRequest) -> None:
+    """Refuse a body that ended early: Django's parser takes a file that was cut off for a whole one."""
+    stream = getattr(http, "_stream", None)
+    limit, position = getattr(stream, "limit", None), getattr(stream, "_pos", None)
+    if isinstance(limit, int) and isinstance(position, int) and position < limit:
+        raise BodyUnreadableError(_("It could not be read to its end."))
+
+
+def _longest_empty_multipart(http: HttpRequest) -> int:
+    # RFC 2046 §5.1.1: two dashes, at most 70 characters of boundary, two dashes, line ends. The shortest
+    # part adds "Content-Disposition: form-data" to a boundary that stands twice, and passes this by its
+    # length.
+    boundary = (http.content_params or {}).get("boundary", "")
+    return len(boundary) + len("----") + 2 * len("\r\n")
+
+
+def consumed_error() -> BodyUnreadableError:
+    """Return the error for a stream that was consumed without a trace of its contents."""
+    return BodyUnreadableError(
+        _("It was consumed before it could be compared."),
+        "A middleware, permission or throttle read the request's stream and did not keep its bytes; let it "
+        "read request.body first, or use djangorestframework 3.18 or later.",
+    )

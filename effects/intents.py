@@ -1,0 +1,162 @@
+"""Intents: all that is recorded about an execution before it is sent, made outside of any transaction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from django.db import models
+
+from effects import canonical
+from effects.effect import Effect, rule_as_json
+from effects.exceptions import KeyRequiredError, PayloadError
+from effects.models.base import new_id
+from effects.types import Actor, ApprovalRule, Context, Summary
+
+__all__ = ["Intent", "approval_digest", "binding_of", "make_intent", "provider_key_of", "summary_as_json"]
+
+#: The longest key; the column's width.
+MAX_KEY = 255
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What one execution will do, for whom, under which rule."""
+
+    id: UUID
+    effect: Effect[Any]
+    tenant: str
+    key: str
+    binding: str
+    provider_key: str
+    payload: Any
+    payload_text: str
+    payload_digest: str
+    requested_by: Actor | None
+    on_behalf_of: Actor | None
+    about: tuple[str, str] | None
+    summary: dict[str, Any]
+    summary_digest: str
+    rule: ApprovalRule | None
+    derived_key: bool = False
+
+    @property
+    def operation(self) -> str:
+        """The effect's operation."""
+        return self.effect.operation
+
+    @property
+    def contract(self) -> dict[str, Any]:
+        """The frozen settings, the approval rule included."""
+        return {**self.effect.contract(), "approval": rule_as_json(self.rule)}
+
+    @property
+    def requesters(self) -> list[dict[str, str]]:
+        """All who asked or were acted for; none of them approves."""
+        found = {actor.id: actor.as_json() for actor in (self.requested_by, self.on_behalf_of) if actor}
+        return list(found.values())
+
+
+def binding_of(tenant: str, operation: str, key: str) -> str:
+    """Return an execution's binding. No subject: a redirect, a webhook and a task meet in one execution."""
+    return canonical.digest("effects.execution", tenant, operation, key)
+
+
+def provider_key_of(effect: Effect[Any], tenant: str, key: str, generation: int = 1) -> str:
+    """Return the key sent to the provider: the same for one occurrence, whichever row or process sends it."""
+    parts = (tenant, effect.provider, effect.operation, key, str(generation))
+    return "fx_" + canonical.digest("effects.provider_key", *parts)[:40]
+
+
+def summary_as_json(summary: Summary) -> dict[str, Any]:
+    """Return the frozen form of a summary, every value cleaned to what a page and jsonb can hold.
+
+    Raises:
+        PayloadError: the amount is no integer of minor units.
+    """
+    if summary.amount is not None and (isinstance(summary.amount, bool) or not isinstance(summary.amount, int)):
+        raise PayloadError("money is an integer of minor units", path="summary.amount")
+    data = asdict(summary)
+    data["facts"] = {str(name): canonical.clean_text(value) for name, value in summary.facts.items()}
+    for name in ("title", "currency", "target"):
+        data[name] = canonical.clean_text(data[name], 255)
+    return data
+
+
+def approval_digest(
+    *,
+    operation: str,
+    provider: str,
+    tenant: str,
+    key: str,
+    payload_digest: str,
+    summary_digest: str,
+    rule: dict[str, Any] | None,
+    purpose: str,
+) -> str:
+    """Return the digest of all that an approver decides about: contents, target, what was shown, rule and window."""
+    frozen = canonical.dump(canonical.clean_json(rule or {}))
+    return canonical.digest(
+        "effects.approval", operation, provider, tenant, key, payload_digest, summary_digest, frozen, purpose
+    )
+
+
+def make_intent(
+    effect: Effect[Any],
+    payload: Any,
+    *,
+    key: str | None,
+    request: UUID | None,
+    tenant: str,
+    requested_by: Actor | None,
+    on_behalf_of: Actor | None,
+    about: models.Model | None,
+    require_approval: bool,
+) -> Intent:
+    """Build an intent; runs `describe` and `approval`, so outside of any transaction of ours.
+
+    Raises:
+        KeyRequiredError: outside of a request there is nothing to derive a key from.
+        PayloadError: the payload holds what cannot be recorded exactly, or is of another type than declared.
+    """
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and "\x00" not in key):
+        raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} characters without NUL, not {key!r:.80}")
+    if key is None and request is None:
+        raise KeyRequiredError(
+            f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'"
+        )
+    derived = key is None
+    key = key if key is not None else f"request:{request}"
+    text = canonical.dump(payload)
+    loaded = effect.load(text, effect.payload_version)
+    intent = Intent(
+        id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding_of(tenant, effect.operation, key),
+        provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
+        payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
+        on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
+    )  # fmt: skip
+    context = context_of_intent(intent)
+    summary = summary_as_json(effect.describe(context))
+    rule = effect.approval(context)
+    if rule is None and require_approval:
+        rule = ApprovalRule(approvers="effects.approve_execution")
+    return replace(intent, summary=summary, summary_digest=digest_of_summary(summary), rule=rule)
+
+
+def digest_of_summary(summary: dict[str, Any]) -> str:
+    """Return the digest that a changed summary is noticed by."""
+    return canonical.digest("effects.summary", canonical.dump(summary))
+
+
+def context_of_intent(intent: Intent) -> Context[Any]:
+    """Return what an effect's methods are told before there is a row."""
+    return Context(
+        ref=str(intent.id), operation=intent.operation, payload=intent.payload, tenant=intent.tenant, key=intent.key,
+        provider_key=intent.provider_key, requested_by=intent.requested_by, on_behalf_of=intent.on_behalf_of,
+        attempt=0, reference="", about=intent.about,
+    )  # fmt: skip
+
+
+def _about(about: models.Model | None) -> tuple[str, str] | None:
+    return (about._meta.label, str(about.pk)) if about is not None else None

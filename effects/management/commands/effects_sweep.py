@@ -1,0 +1,33 @@
+"""`manage.py effects_sweep`: all sweeps without Celery, once or for ever."""
+
+from __future__ import annotations
+
+import threading
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from effects.reconcilers import SWEEPS
+
+
+class Command(BaseCommand):
+    """Run every sweep in this process."""
+
+    help = "Send, look up, expire and settle what is due. Without --every: one pass, for cron."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add the command's own arguments."""
+        parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, with this pause between passes")
+        parser.add_argument("--batch", type=int, help="rows a sweep takes at most; SWEEP_BATCH by default")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the passes until interrupted."""
+        pause = threading.Event()
+        while True:
+            for name, sweep in SWEEPS.items():
+                counts = {what: count for what, count in sweep.run_once(options["batch"]).items() if count}
+                if counts or options["verbosity"] > 1:
+                    self.stdout.write(f"{name}: {counts or 'nothing due'}")
+            if options["every"] is None or pause.wait(options["every"]):
+                return

@@ -1,0 +1,20 @@
+"""The journal's tables. Rows only: verbs live in `effects.transitions`, locks in `effects._locks`."""
+
+from effects.models.approval import Approval, ApprovalVote
+from effects.models.attempt import Attempt
+from effects.models.execution import Execution
+from effects.models.heartbeat import Heartbeat
+from effects.models.receipt import Receipt, Resolution
+from effects.models.request import Request, RequestExecution
+
+__all__ = [
+    "Approval",
+    "ApprovalVote",
+    "Attempt",
+    "Execution",
+    "Heartbeat",
+    "Receipt",
+    "Request",
+    "RequestExecution",
+    "Resolution",
+]

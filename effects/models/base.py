@@ -1,0 +1,39 @@
+"""What every table of the journal shares: its database alias, its ids and its word columns."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, TypeVar
+
+from django.db import models
+
+from effects.conf import settings
+
+M = TypeVar("M", bound=models.Model)
+
+
+def new_id() -> uuid.UUID:
+    """Return a UUIDv7 (RFC 9562 §5.7): made by the process before the row exists, and ordered in time."""
+    if hasattr(uuid, "uuid7"):
+        return uuid.uuid7()
+    from uuid6 import uuid7
+
+    return uuid.UUID(int=uuid7().int)
+
+
+class JournalManager(models.Manager[M]):
+    """Reads and writes on the alias that `EFFECTS["DATABASE"]` names, whatever the project's router says."""
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        """Return a queryset pinned to the journal's alias."""
+        return super().get_queryset().using(settings.DATABASE)
+
+
+def holds_word(field: str, choices: list[tuple[str, str]], name: str) -> models.CheckConstraint:
+    """Return the constraint that `field` holds one of the words of `choices`."""
+    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": [word for word, _ in choices]}), name=name)
+
+
+def word_field(choices: list[tuple[str, str]], help_text: str, **options: Any) -> models.CharField[str, str]:
+    """Return a column for a word of the vocabulary."""
+    return models.CharField(max_length=24, choices=choices, help_text=help_text, **options)

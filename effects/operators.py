@@ -1,0 +1,126 @@
+"""What people and programs do to executions by hand: the public verbs, each with its consequences.
+
+Each runs the verb (commits), tells observers, settles the requests that waited, and hints a worker where something is
+due. The admin's pages, an API and a shell call the same functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from effects import runner, transitions
+from effects.dispatch import send_hint
+from effects.exceptions import ApprovalError
+from effects.models import Approval
+from effects.snapshots import ExecutionSnapshot
+from effects.states import APPROVAL_LIVE, ExecutionState, values
+from effects.types import Actor
+
+__all__ = ["cancel", "deny", "grant", "look_up_now", "observe", "reopen", "resolve", "withdraw"]
+
+
+def grant(ref: str | UUID, *, by: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+    """Approve an execution that waits for people; with the quorum's last vote it is sent.
+
+    Args:
+        ref: the execution.
+        by: the person, as a user object.
+        digest: of what they saw: the live approval's `digest` on their page.
+        comment: their words.
+
+    Raises:
+        NotEntitledError, StaleRevisionError, ApprovalError: see `transitions.grant`; nothing changed.
+    """
+    execution = transitions.grant(_live(ref, digest), user=by, digest=digest, comment=comment)
+    return _after(execution)
+
+
+def deny(ref: str | UUID, *, by: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+    """Refuse an execution that waits for people. Args and errors as `grant`."""
+    return _after(transitions.deny(_live(ref, digest), user=by, digest=digest, comment=comment))
+
+
+def withdraw(ref: str | UUID, *, by: Any, reason: str = "") -> ExecutionSnapshot:
+    """Take back a request for approval, or a grant that was not used yet."""
+    return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason))
+
+
+def cancel(ref: str | UUID, *, by: Any, reason: str) -> ExecutionSnapshot:
+    """End an execution that was not sent."""
+    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason))
+
+
+def look_up_now(ref: str | UUID) -> ExecutionSnapshot:
+    """Ask the provider now about an execution in doubt."""
+    return runner.look_up(_uuid(ref), now=True)
+
+
+def resolve(
+    ref: str | UUID,
+    *,
+    decision: str,
+    revision: int,
+    by: Any,
+    reason: str,
+    decision_id: str | None = None,
+    evidence: dict[str, Any] | None = None,
+    output: Any = None,
+    reference: str = "",
+) -> ExecutionSnapshot:
+    """Settle an execution in doubt by a person's decision: applied, undone, not_applied or unknown.
+
+    Args and errors: see `transitions.resolve`.
+    """
+    execution = transitions.resolve(
+        _uuid(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
+        reason=reason, evidence=evidence, output=output, reference=reference,
+    )  # fmt: skip
+    return _after(execution)
+
+
+def reopen(
+    ref: str | UUID, *, revision: int, by: Any, reason: str, decision_id: str | None = None
+) -> ExecutionSnapshot:
+    """Give an execution that waits for a person a new budget of look-ups."""
+    execution = transitions.reopen(
+        _uuid(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
+    )
+    return _after(execution)
+
+
+def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any]) -> ExecutionSnapshot:
+    """Keep outside evidence that an execution applied: a webhook's, a statement's."""
+    return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence))
+
+
+def _uuid(ref: str | UUID) -> UUID:
+    return ref if isinstance(ref, UUID) else UUID(ref)
+
+
+def _who(by: Any) -> Actor:
+    actor = Actor.of(by)
+    if actor is None:
+        raise ApprovalError("by= is the person who does it.")
+    return actor
+
+
+def _live(ref: str | UUID, digest: str | None) -> UUID:
+    """Return the approval that is meant: the one with that digest, else the live one."""
+    approvals = Approval.objects.filter(execution_id=_uuid(ref)).order_by("-created_at")
+    if digest is not None:
+        exact = approvals.filter(digest=digest).values_list("pk", flat=True).first()
+        if exact is not None:
+            return exact
+    live = approvals.filter(state__in=values(APPROVAL_LIVE)).values_list("pk", flat=True).first()
+    found = live or approvals.values_list("pk", flat=True).first()
+    if found is None:
+        raise ApprovalError("Nobody was asked to approve this execution.")
+    return found
+
+
+def _after(execution: ExecutionSnapshot) -> ExecutionSnapshot:
+    runner.after_change(execution)
+    if execution.state in (ExecutionState.PENDING, ExecutionState.UNCERTAIN):
+        send_hint(str(execution.id))
+    return execution

@@ -1,0 +1,192 @@
+"""What `perform`, `get` and `wait` answer: one frozen class per case.
+
+Every outcome has `ref`, `operation`, `state`, `settled`, `may_have_applied` and `require()`, which returns the output
+or raises an `OutcomeError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from effects.exceptions import OutcomeError
+from effects.states import ExecutionState
+from effects.types import Item
+
+__all__ = [
+    "Abandoned",
+    "Accepted",
+    "AwaitingApproval",
+    "Completed",
+    "Executing",
+    "Failed",
+    "NeedsIntervention",
+    "Outcome",
+    "PartiallyCompleted",
+    "Pending",
+    "Rejected",
+    "Uncertain",
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of one execution."""
+
+    ref: str
+    operation: str
+    may_have_applied: bool = False
+
+    state: ClassVar[ExecutionState]
+    settled: ClassVar[bool] = False
+    #: What an HTTP client is told when the outcome has no output, and under which status.
+    problem_code: ClassVar[str] = "operation_uncertain"
+    problem_status: ClassVar[int] = 409
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return "in doubt" if self.may_have_applied else "not settled"
+
+    def require(self) -> Any:
+        """Return the output.
+
+        Raises:
+            OutcomeError: there is none; `effect_may_have_happened` and `code` say what that means.
+        """
+        raise OutcomeError(self)
+
+
+@dataclass(frozen=True)
+class Completed(Outcome):
+    """It happened, and we hold the proof."""
+
+    output: Any = None
+    reference: str = ""
+    state = ExecutionState.COMPLETED
+    settled = True
+    problem_code = "operation_result_unavailable"
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"completed as {self.reference or 'unnamed'}"
+
+    def require(self) -> Any:
+        """Return the output."""
+        return self.output
+
+
+@dataclass(frozen=True)
+class PartiallyCompleted(Outcome):
+    """Some items happened, the others did not; nothing is in doubt."""
+
+    items: Sequence[Item] = ()
+    output: Any = None
+    reference: str = ""
+    state = ExecutionState.PARTIALLY_COMPLETED
+    settled = True
+    problem_code = "operation_result_unavailable"
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"{sum(item.applied for item in self.items)} of {len(self.items)} items applied"
+
+
+@dataclass(frozen=True)
+class Failed(Outcome):
+    """It did not happen, over all attempts."""
+
+    code: str = ""
+    message: str = ""
+    state = ExecutionState.FAILED
+    settled = True
+    problem_code = "operation_not_applied"
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"not applied ({self.code}) {self.message}".rstrip()
+
+
+@dataclass(frozen=True)
+class Rejected(Outcome):
+    """It was never sent: people or a precondition refused it."""
+
+    reason: str = ""
+    state = ExecutionState.REJECTED
+    settled = True
+    problem_code = "operation_rejected"
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"never sent ({self.reason})"
+
+
+@dataclass(frozen=True)
+class Abandoned(Outcome):
+    """Nobody will know whether it happened."""
+
+    reason: str = ""
+    state = ExecutionState.ABANDONED
+    settled = True
+    problem_code = "operation_resolved"
+
+
+@dataclass(frozen=True)
+class Pending(Outcome):
+    """It will be sent at `due_at`."""
+
+    due_at: datetime | None = None
+    state = ExecutionState.PENDING
+    problem_code = "operation_pending"
+    problem_status = 202
+
+
+@dataclass(frozen=True)
+class AwaitingApproval(Outcome):
+    """People must decide by `decide_by`."""
+
+    decide_by: datetime | None = None
+    state = ExecutionState.AWAITING_APPROVAL
+    problem_code = "operation_awaiting_approval"
+    problem_status = 202
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"waits for approval until {self.decide_by}"
+
+
+@dataclass(frozen=True)
+class Executing(Outcome):
+    """A permitted send is under way."""
+
+    state = ExecutionState.EXECUTING
+    problem_code = "operation_pending"
+    problem_status = 202
+
+
+@dataclass(frozen=True)
+class Accepted(Outcome):
+    """The provider took the order; proof is expected by `expect_by`."""
+
+    expect_by: datetime | None = None
+    reference: str = ""
+    state = ExecutionState.ACCEPTED
+    problem_code = "operation_accepted"
+    problem_status = 202
+
+
+@dataclass(frozen=True)
+class Uncertain(Outcome):
+    """It may have happened; look-ups are under way."""
+
+    reason: str = ""
+    state = ExecutionState.UNCERTAIN
+
+
+@dataclass(frozen=True)
+class NeedsIntervention(Outcome):
+    """It may have happened, and a person must decide."""
+
+    reason: str = ""
+    state = ExecutionState.NEEDS_INTERVENTION

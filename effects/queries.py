@@ -1,0 +1,72 @@
+"""Reads that return frozen values."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from effects.exceptions import ExecutionNotFoundError
+from effects.models import Approval, Execution, Request
+from effects.outcomes import Outcome
+from effects.snapshots import ExecutionSnapshot, RequestSnapshot, outcome_of, request_snapshot, snapshot
+from effects.states import APPROVAL_LIVE, ExecutionState, values
+
+__all__ = ["get", "get_outcome", "get_request", "list_held_outcomes", "wait"]
+
+#: The longest pause between two looks of `wait`.
+LONGEST_PAUSE = 0.5
+
+
+def get(ref: str | UUID) -> ExecutionSnapshot:
+    """Return the execution of that ref as it stands.
+
+    Raises:
+        ExecutionNotFoundError: there is none.
+    """
+    try:
+        return snapshot(Execution.objects.get(pk=ref))
+    except (Execution.DoesNotExist, ValueError) as error:
+        raise ExecutionNotFoundError(f"There is no execution {ref}") from error
+
+
+def get_outcome(ref: str | UUID) -> Outcome:
+    """Return the outcome of that ref, with `decide_by` where people must decide."""
+    execution = get(ref)
+    if execution.state is not ExecutionState.AWAITING_APPROVAL:
+        return execution.outcome
+    row = Execution.objects.get(pk=ref)
+    live = Approval.objects.filter(execution_id=row.pk, state__in=values(APPROVAL_LIVE)).first()
+    return outcome_of(row, live.decide_by if live else None)
+
+
+def get_request(ref: str | UUID) -> RequestSnapshot:
+    """Return the protected request of that operation_ref as it stands.
+
+    Raises:
+        ExecutionNotFoundError: there is none.
+    """
+    try:
+        return request_snapshot(Request.objects.get(pk=ref))
+    except (Request.DoesNotExist, ValueError) as error:
+        raise ExecutionNotFoundError(f"There is no request {ref}") from error
+
+
+def list_held_outcomes(request_id: UUID) -> list[Outcome]:
+    """Return the outcomes of the executions that hold a request's answer, in the order in which they were performed."""
+    held = Execution.objects.filter(links__request=request_id, links__holds=True).order_by("links__position")
+    return [outcome_of(row) for row in held]
+
+
+def wait(ref: str | UUID, timeout: timedelta) -> Outcome:
+    """Return the outcome once it is settled, or as it stands after `timeout`, settled or not."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    pause = 0.02
+    while True:
+        execution = get(ref)
+        left = deadline - time.monotonic()
+        if execution.settled or left <= 0:
+            return execution.outcome
+        # the journal is polled: PostgreSQL's NOTIFY does not pass transaction poolers
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, LONGEST_PAUSE)

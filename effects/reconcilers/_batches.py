@@ -1,0 +1,81 @@
+"""What every sweep shares: its batch, its care for one bad row, its heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import models
+from django.db.models import Q
+
+from effects._commits import commits
+from effects._locks import ClockTimestamp, skip_locked
+from effects.conf import settings
+from effects.models import Heartbeat
+
+__all__ = ["AGAIN", "Counts", "each", "take"]
+
+log = logging.getLogger("effects.reconcilers")
+M = TypeVar("M", bound=models.Model)
+Counts = Counter[str]
+
+#: How long a row that was handed out is left alone: a lost message costs this long, a slow one is not doubled.
+AGAIN = timedelta(seconds=30)
+#: A heartbeat is one row a sweep, written at most this often.
+BEAT_EVERY = timedelta(minutes=1)
+
+
+def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[UUID]:
+    """Take a batch of rows whose `due` column is past, oldest first, and mark them as handed out, in one commit.
+
+    With nothing due this is one query and no commit.
+
+    Args:
+        rows: the candidates; a partial index serves their condition.
+        due: the column that says when.
+        batch: how many at most; `SWEEP_BATCH` by default.
+    """
+    now = ClockTimestamp()
+    free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
+    found = rows.filter(free, **{f"{due}__lte": now}).order_by(due)
+    if not found.exists():
+        return []
+    manager = rows.model._default_manager
+    with commits("sweeping"):
+        return skip_locked(
+            found,
+            batch or settings.SWEEP_BATCH,
+            lambda ids: manager.filter(pk__in=ids).update(swept_until=now + AGAIN),  # type: ignore[operator]
+        )
+
+
+def each(name: str, ids: Iterable[Any], handle: Callable[[Any], str]) -> Counts:
+    """Hand each row to `handle` and count what it answers; one bad row stops no other. Then write the heartbeat."""
+    counts: Counts = Counter(_careful(name, row_id, handle) for row_id in ids)
+    beat(name, counts)
+    return counts
+
+
+def _careful(name: str, row_id: Any, handle: Callable[[Any], str]) -> str:
+    try:
+        return handle(row_id)
+    except Exception:  # whatever one row raises, the others go on; it was marked, so it comes again later
+        log.exception("%s: %s failed; it comes again later.", name, row_id)
+        return "errors"
+
+
+_last_beats: dict[str, float] = {}
+
+
+def beat(name: str, counts: Counts) -> None:
+    """Say that the sweep is alive: one row, written at most once a minute by each process."""
+    if time.monotonic() - _last_beats.get(name, float("-inf")) < BEAT_EVERY.total_seconds():
+        return
+    _last_beats[name] = time.monotonic()
+    with commits("writing a heartbeat"):
+        Heartbeat.objects.update_or_create(sweep=name, defaults={"at": ClockTimestamp(), "counts": dict(counts)})

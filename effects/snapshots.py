@@ -1,0 +1,216 @@
+"""Frozen values of rows: what verbs return and what callers keep. Rows stay at home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects.models import Execution, Request
+from effects.outcomes import (
+    Abandoned,
+    Accepted,
+    AwaitingApproval,
+    Completed,
+    Executing,
+    Failed,
+    NeedsIntervention,
+    Outcome,
+    PartiallyCompleted,
+    Pending,
+    Rejected,
+    Uncertain,
+)
+from effects.states import EXECUTION_SETTLED, REQUEST_ENDED, ExecutionState, RequestState
+from effects.types import Actor, Context, Item
+
+__all__ = ["ExecutionSnapshot", "RequestSnapshot", "actor_from_json", "barrier", "context_of", "outcome_of", "snapshot"]
+
+
+def actor_from_json(data: dict[str, str] | None) -> Actor | None:
+    """Return the actor that a row keeps."""
+    return Actor(data["id"], data.get("label", "")) if data else None
+
+
+def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
+    """Return the outcome that a row stands for; `decide_by` is known to the approval's row alone."""
+    common: dict[str, Any] = {
+        "ref": str(row.pk),
+        "operation": row.operation,
+        "may_have_applied": row.may_have_applied,
+    }
+    output = canonical.load(row.output) if row.output is not None else None
+    match ExecutionState(row.state):
+        case ExecutionState.COMPLETED:
+            return Completed(**common, output=output, reference=row.reference)
+        case ExecutionState.PARTIALLY_COMPLETED:
+            items = tuple(Item(**item) for item in row.items or ())
+            return PartiallyCompleted(**common, items=items, output=output, reference=row.reference)
+        case ExecutionState.FAILED:
+            code = row.failure_code or str(row.reason)
+            return Failed(**common, code=code, message=row.failure_message)
+        case ExecutionState.REJECTED:
+            return Rejected(**common, reason=str(row.reason))
+        case ExecutionState.ABANDONED:
+            return Abandoned(**common, reason=str(row.reason))
+        case ExecutionState.PENDING:
+            return Pending(**common, due_at=row.due_at)
+        case ExecutionState.AWAITING_APPROVAL:
+            return AwaitingApproval(**common, decide_by=decide_by or row.due_at)
+        case ExecutionState.EXECUTING:
+            return Executing(**common)
+        case ExecutionState.ACCEPTED:
+            return Accepted(**common, expect_by=row.expect_by, reference=row.reference)
+        case ExecutionState.UNCERTAIN:
+            return Uncertain(**common, reason=str(row.reason))
+        case _:
+            return NeedsIntervention(**common, reason=str(row.reason))
+
+
+def barrier(row: Execution) -> datetime | None:
+    """Return from when on an absence can be evidence; None where nothing was ever permitted."""
+    if row.exposed_until is None:
+        return None
+    return row.exposed_until + timedelta(seconds=row.contract["quiet"])
+
+
+def context_of(row: Execution, payload: Any, *, previous: Outcome | None = None, token: Any = None) -> Context[Any]:
+    """Return what an effect's methods are told of a row."""
+    return Context(
+        ref=str(row.pk),
+        operation=row.operation,
+        payload=payload,
+        tenant=row.tenant,
+        key=row.key,
+        provider_key=row.provider_key,
+        requested_by=actor_from_json(row.requested_by),
+        on_behalf_of=actor_from_json(row.on_behalf_of),
+        attempt=row.attempts,
+        reference=row.reference,
+        about=(row.about_type, row.about_id) if row.about_type else None,
+        previous=previous,
+        token=token,
+        compensates=str(row.compensates_id) if row.compensates_id else None,
+    )
+
+
+@dataclass(frozen=True)
+class ExecutionSnapshot:
+    """One execution as it stood at one moment."""
+
+    id: UUID
+    operation: str
+    tenant: str
+    key: str
+    provider: str
+    provider_key: str
+    state: ExecutionState
+    reason: str
+    revision: int
+    epoch: int
+    may_have_applied: bool
+    attempts: int
+    due_at: datetime | None
+    expect_by: datetime | None
+    barrier_at: datetime | None
+    reference: str
+    requested_by: Actor | None
+    about: tuple[str, str] | None
+    summary: dict[str, Any]
+    created_at: datetime
+    settled_at: datetime | None
+    hook_due_at: datetime | None
+    outcome: Outcome
+
+    @property
+    def ref(self) -> str:
+        """The execution's public reference."""
+        return str(self.id)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outside world's answer is known, or given up."""
+        return self.state in EXECUTION_SETTLED
+
+
+@dataclass(frozen=True)
+class RequestSnapshot:
+    """One protected request as it stood at one moment."""
+
+    id: UUID
+    operation: str
+    state: RequestState
+    reason: str
+    revision: int
+    epoch: int
+    holds_key: bool
+    is_opaque: bool
+    handler_returned: bool
+    fingerprint: dict[str, str]
+    fingerprint_version: int
+    lease_expires_at: datetime | None
+    ended_at: datetime | None
+    answer: tuple[int, list[Any], bytes] | None
+    answer_missing: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is answered, released or resolved."""
+        return self.state in REQUEST_ENDED
+
+    @property
+    def ref(self) -> str:
+        """The public operation_ref."""
+        return str(self.id)
+
+
+def snapshot(row: Execution) -> ExecutionSnapshot:
+    """Return the frozen value of an execution's row."""
+    return ExecutionSnapshot(
+        id=row.pk,
+        operation=row.operation,
+        tenant=row.tenant,
+        key=row.key,
+        provider=row.provider,
+        provider_key=row.provider_key,
+        state=ExecutionState(row.state),
+        reason=str(row.reason),
+        revision=row.revision,
+        epoch=row.epoch,
+        may_have_applied=row.may_have_applied,
+        attempts=row.attempts,
+        due_at=row.due_at,
+        expect_by=row.expect_by,
+        barrier_at=barrier(row),
+        reference=row.reference,
+        requested_by=actor_from_json(row.requested_by),
+        about=(row.about_type, row.about_id) if row.about_type else None,
+        summary=row.summary,
+        created_at=row.created_at,
+        settled_at=row.settled_at,
+        hook_due_at=row.hook_due_at,
+        outcome=outcome_of(row),
+    )
+
+
+def request_snapshot(row: Request) -> RequestSnapshot:
+    """Return the frozen value of a request's row."""
+    return RequestSnapshot(
+        id=row.pk,
+        operation=row.operation,
+        state=RequestState(row.state),
+        reason=str(row.reason),
+        revision=row.revision,
+        epoch=row.epoch,
+        holds_key=row.holds_key,
+        is_opaque=row.is_opaque,
+        handler_returned=row.handler_returned,
+        fingerprint=row.fingerprint,
+        fingerprint_version=row.fingerprint_version,
+        lease_expires_at=row.lease_expires_at,
+        ended_at=row.ended_at,
+        answer=row.answer,
+        answer_missing=row.answer_missing,
+    )

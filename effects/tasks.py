@@ -1,0 +1,78 @@
+"""Celery's tasks: shells around the runner and the sweeps. A message is a hint, the row is the truth.
+
+No ETA, no result backend, no named lock: lost, doubled, late and reordered messages, and two beats, change nothing.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from effects import reconcilers, runner
+
+__all__ = [
+    "expire_approvals",
+    "expire_leases",
+    "look_up",
+    "look_up_due",
+    "prune",
+    "run_due",
+    "run_execution",
+    "run_hooks",
+    "settle_requests",
+]
+
+
+@shared_task(name="effects.run_execution", ignore_result=True)
+def run_execution(execution_id: str) -> None:
+    """Send one execution if it is pending, due and licensed."""
+    runner.run(UUID(execution_id))
+
+
+@shared_task(name="effects.look_up", ignore_result=True)
+def look_up(execution_id: str) -> None:
+    """Look up one execution in doubt if it is due."""
+    runner.look_up(UUID(execution_id))
+
+
+@shared_task(name="effects.expire_leases", ignore_result=True)
+def expire_leases() -> None:
+    """Put the sends of dead processes in doubt, close the requests of lost handlers."""
+    reconcilers.expire_leases.run_once()
+
+
+@shared_task(name="effects.run_due", ignore_result=True)
+def run_due() -> None:
+    """Hand out pending executions that are due."""
+    reconcilers.run_due.run_once(publish=run_execution.delay)
+
+
+@shared_task(name="effects.look_up_due", ignore_result=True)
+def look_up_due() -> None:
+    """Hand out executions in doubt that are due for a look-up."""
+    reconcilers.look_up_due.run_once(publish=look_up.delay)
+
+
+@shared_task(name="effects.expire_approvals", ignore_result=True)
+def expire_approvals() -> None:
+    """End approvals that nobody decided or used in time."""
+    reconcilers.expire_approvals.run_once()
+
+
+@shared_task(name="effects.settle_requests", ignore_result=True)
+def settle_requests() -> None:
+    """Answer requests whose executions have settled."""
+    reconcilers.settle_requests.run_once()
+
+
+@shared_task(name="effects.run_hooks", ignore_result=True)
+def run_hooks() -> None:
+    """Run settled hooks that stayed due."""
+    reconcilers.run_hooks.run_once()
+
+
+@shared_task(name="effects.prune", ignore_result=True)
+def prune() -> None:
+    """Drop what is past its retention."""
+    reconcilers.prune.run_once()

@@ -1,0 +1,73 @@
+"""A provider's answers, said by the test: the runtime around them is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from effects.effect import Effect, get_effect
+from effects.types import Context, Permit, SendResult
+from effects.verdicts import Inconclusive, Verdict
+
+__all__ = ["ProviderScript", "provider_says"]
+
+
+class ProviderScript:
+    """What the provider was asked and what it answers next; the last answer of a kind repeats."""
+
+    def __init__(self, sends: tuple[Any, ...], look_ups: tuple[Any, ...]) -> None:
+        self._sends, self._look_ups = list(sends), list(look_ups)
+        #: The sends that reached the provider: (context, permit) each.
+        self.sends: list[tuple[Context[Any], Permit]] = []
+        #: The look-ups that reached it.
+        self.look_ups: list[Context[Any]] = []
+
+    def send(self, context: Context[Any], permit: Permit) -> SendResult:
+        """Answer a send: return the next value, raise it if it is an exception."""
+        self.sends.append((context, permit))
+        if not self._sends:
+            raise AssertionError(f"{context.operation} was sent, and the test said nothing about that")
+        result: SendResult = _next(self._sends)
+        return result
+
+    def verify(self, context: Context[Any]) -> Verdict:
+        """Answer a look-up."""
+        self.look_ups.append(context)
+        if not self._look_ups:
+            return Inconclusive("the test said nothing about a look-up")
+        verdict: Verdict = _next(self._look_ups)
+        return verdict
+
+
+@contextmanager
+def provider_says(
+    effect: type[Effect[Any]] | str, *sends: SendResult | BaseException | type[BaseException], look_up: Any = ()
+) -> Iterator[ProviderScript]:
+    """Let the provider of one effect answer as the test says; everything else is the real runtime.
+
+    Args:
+        effect: a registered effect, or its operation.
+        sends: what `send` returns or raises, one after the other; the last one repeats.
+        look_up: a verdict, or several, for `verify`; the last one repeats.
+
+    Yields:
+        The script: `sends` and `look_ups` record what reached the provider.
+    """
+    instance = get_effect(effect)
+    verdicts = look_up if isinstance(look_up, (tuple, list)) else (look_up,)
+    script = ProviderScript(sends, tuple(verdicts))
+    # on the instance, not the class: subclasses and other effects keep their provider
+    instance.__dict__.update(send=script.send, verify=script.verify)
+    try:
+        yield script
+    finally:
+        instance.__dict__.pop("send", None)
+        instance.__dict__.pop("verify", None)
+
+
+def _next(answers: list[Any]) -> Any:
+    answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
+        raise answer
+    return answer

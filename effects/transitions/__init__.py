@@ -1,0 +1,68 @@
+"""The verbs of both state machines: the only writers of state.
+
+Two families. *Joins*: inserts that commit with the caller's rows (`record_later`). *Commits*: edges whose commit is
+the point; they refuse an open transaction and return when the commit is proven. Each takes ids, locks the row, then
+reads the clock, compares epoch or revision, looks the edge up, writes, appends the receipt, returns a frozen snapshot.
+"""
+
+from effects.transitions._opening import Opened, Opening
+from effects.transitions.approvals import cancel, deny, expire_approval, grant, why_not, withdraw
+from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
+from effects.transitions.evidence import late_outcome, observe
+from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
+from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned
+from effects.transitions.permits import PermitDecision, permit
+from effects.transitions.requests import (
+    abort,
+    conclude,
+    freeze,
+    open_request,
+    release,
+    renew,
+    resolve_request,
+    settle,
+)
+from effects.transitions.resolutions import DECISIONS, reopen, resolve
+from effects.transitions.retention import drop_answers, free_keys
+
+__all__ = [
+    "DECISIONS",
+    "Claim",
+    "NotSentInTime",
+    "Opened",
+    "Opening",
+    "PermitDecision",
+    "Recorded",
+    "Report",
+    "abort",
+    "apply_verdict",
+    "cancel",
+    "claim",
+    "conclude",
+    "deny",
+    "drop_answers",
+    "escalate_unplanned",
+    "expire_approval",
+    "expire_lease",
+    "free_keys",
+    "freeze",
+    "grant",
+    "late_outcome",
+    "observe",
+    "open_request",
+    "permit",
+    "postpone_send",
+    "record",
+    "record_later",
+    "record_outcome",
+    "refuse",
+    "release",
+    "renew",
+    "reopen",
+    "resolve",
+    "resolve_request",
+    "run_hook",
+    "settle",
+    "why_not",
+    "withdraw",
+]

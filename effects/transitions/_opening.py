@@ -1,0 +1,177 @@
+"""Opening a request or finding the one that holds its key, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import journal, note_xid
+from effects.conf import settings
+from effects.models import Receipt, Request
+from effects.models.base import new_id
+from effects.snapshots import RequestSnapshot, request_snapshot
+from effects.states import RequestState
+from effects.types import Actor
+
+__all__ = ["Opened", "Opening", "open_or_find", "renew", "request_binding"]
+
+#: Keeps our advisory locks apart from those of others on the same database ("fx").
+LOCK_CLASS = 0x6678
+#: How often the statement is repeated when the row that it conflicted with appeared after its snapshot.
+LOOKS = 5
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a protected request is opened with."""
+
+    operation: str
+    mode: str
+    tenant: str
+    subject: str
+    scope: str
+    key: str
+    fingerprint: dict[str, str]
+    fingerprint_version: int
+    declared: Sequence[str] | None
+    local_writes: bool
+    actor: Actor | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What opening gave.
+
+    `made`: the request is ours to run. Otherwise `request` holds the key, or is None: another transaction is about to
+    commit one ("busy").
+    """
+
+    made: bool
+    request: RequestSnapshot | None
+    row: Request
+    now: datetime
+
+
+def request_binding(opening: Opening) -> str:
+    """Return the binding of tenant, subject, scope and key."""
+    return canonical.digest("effects.request", opening.tenant, opening.subject, opening.scope, opening.key)
+
+
+def open_or_find(opening: Opening) -> Opened:
+    """Insert the request and its receipt, or return who holds the key. Joins the caller's transaction."""
+    binding = request_binding(opening)
+    row = _new_row(opening, binding)
+    for _ in range(LOOKS):
+        made, busy, found, now = _execute(row, binding, opening.actor)
+        if made:
+            row.created_at = row.locked_at = now
+            row.lease_expires_at = now + settings.REQUEST_LEASE
+            return Opened(True, request_snapshot(row), row, now)
+        if found is not None:
+            return Opened(False, request_snapshot(found), found, now)
+        if busy:
+            return Opened(False, None, row, now)
+    # each look lost against another insert that is gone again: as busy as can be
+    return Opened(False, None, row, now)
+
+
+def renew(held: Sequence[tuple[UUID, int]]) -> int:
+    """Push the leases of running requests forward, never beyond their handler's limit."""
+    sql = (
+        "UPDATE effects_request SET lease_expires_at = LEAST(clock_timestamp() + %s, handler_until) "
+        "FROM unnest(%s::uuid[], %s::int[]) AS held(id, epoch) "
+        "WHERE effects_request.id = held.id AND effects_request.epoch = held.epoch AND state = 'running'"
+    )
+    with journal().cursor() as cursor:
+        cursor.execute(
+            sql, [settings.REQUEST_LEASE, [str(request) for request, _ in held], [epoch for _, epoch in held]]
+        )
+        return int(cursor.rowcount)
+
+
+def _new_row(opening: Opening, binding: str) -> Request:
+    return Request(
+        id=new_id(), operation=opening.operation, mode=opening.mode, tenant=opening.tenant, subject=opening.subject,
+        scope=opening.scope, key=opening.key, binding=binding, fingerprint=opening.fingerprint,
+        fingerprint_version=opening.fingerprint_version, local_writes=opening.local_writes,
+        declared=list(opening.declared) if opening.declared is not None else None,
+        state=str(RequestState.RUNNING), receipt_count=1,
+    )  # fmt: skip
+
+
+_CLOCKS = {
+    "created_at": "clock_timestamp()",
+    "lease_expires_at": "clock_timestamp() + %s",
+    "handler_until": "clock_timestamp() + %s",
+}
+
+
+def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, Request | None, datetime]:
+    fields = Request._meta.concrete_fields
+    columns = ", ".join(field.column for field in fields)
+    selected, params = [], []
+    lasting = {"lease_expires_at": settings.REQUEST_LEASE, "handler_until": settings.HANDLER_MAX}
+    connection = journal()
+    for field in fields:
+        selected.append(_CLOCKS.get(field.name, "%s"))
+        if field.name in lasting:
+            params.append(lasting[field.name])
+        elif field.name not in _CLOCKS:
+            params.append(field.get_db_prep_save(getattr(row, field.attname), connection))
+    receipt_columns, receipt_values, receipt_params = _receipt(row, actor)
+    sql = (
+        "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok), "
+        f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok "  # noqa: S608
+        "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id), "
+        f"receipt AS (INSERT INTO effects_receipt ({receipt_columns}) SELECT {receipt_values} FROM made) "
+        "SELECT lock.ok, made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "
+        f"{', '.join('found.' + field.column for field in fields)} FROM lock LEFT JOIN made ON true "
+        "LEFT JOIN effects_request found ON found.binding = %s AND found.holds_key"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [binding, LOCK_CLASS, *params, *receipt_params, binding])
+        ok, made, now, xid, *values = cursor.fetchone()
+    note_xid(xid)
+    found = None
+    if made is None and values[0] is not None:
+        found = _from_db(values)
+        found.locked_at = now
+    return made is not None, not ok, found, now
+
+
+def _from_db(values: Sequence[Any]) -> Request:
+    """Build a row from a raw cursor's values: those that psycopg leaves to Django are converted here."""
+    fields = Request._meta.concrete_fields
+    connection = journal()
+    converted = []
+    for field, value in zip(fields, values, strict=True):
+        kept = value
+        for converter in (
+            *connection.ops.get_db_converters(field.get_col(Request._meta.db_table)),
+            *field.get_db_converters(connection),
+        ):
+            kept = converter(kept, field.get_col(Request._meta.db_table), connection)
+        converted.append(kept)
+    return Request.from_db(settings.DATABASE, [field.attname for field in fields], converted)
+
+
+def _receipt(row: Request, actor: Actor | None) -> tuple[str, str, list[Any]]:
+    """Return columns, SQL values and parameters of the receipt of `open`."""
+    receipt = Receipt(
+        request_id=row.pk, sequence=1, event="open", to_state=row.state, revision=1, epoch=1,
+        actor_id=actor.id if actor else "", actor_label=str(actor) if actor else "",
+        evidence={"operation": row.operation, "mode": row.mode},
+    )  # fmt: skip
+    columns, selected, params = [], [], []
+    for field in Receipt._meta.concrete_fields:
+        if field.primary_key:
+            continue
+        columns.append(field.column)
+        selected.append("clock_timestamp()" if field.name == "at" else "%s")
+        if field.name != "at":
+            params.append(field.get_db_prep_save(getattr(receipt, field.attname), journal()))
+    return ", ".join(columns), ", ".join(selected), params

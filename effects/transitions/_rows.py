@@ -1,0 +1,185 @@
+"""The two functions that write `state`: each with its receipt, in the caller's transaction."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from effects import canonical
+from effects.conf import settings
+from effects.effect import Effect, get_effect
+from effects.exceptions import EffectDefinitionError, PolicyChangedError, WrongStateError
+from effects.models import Execution, Receipt, Request
+from effects.outcomes import Outcome
+from effects.settlement import hook_backoff, run_settled_hook
+from effects.states import (
+    EXECUTION_EDGES,
+    EXECUTION_SETTLED,
+    REQUEST_EDGES,
+    REQUEST_ENDED,
+    ExecutionReason,
+    ExecutionState,
+    RequestReason,
+    RequestState,
+    Word,
+    allows,
+)
+from effects.types import Actor
+
+__all__ = ["advance", "advance_request", "effect_of", "end_state", "grace", "receipt_of"]
+
+
+def advance(
+    row: Execution,
+    verb: str,
+    to: ExecutionState | None = None,
+    *,
+    reason: ExecutionReason | None = None,
+    actor: Actor | None = None,
+    evidence: dict[str, Any] | None = None,
+    revises: bool = True,
+    previous: Outcome | None = None,
+    **changes: Any,
+) -> None:
+    """Move a locked execution along the edge `verb`, write its receipt, and run the hook if that settles it.
+
+    Args:
+        row: locked in this transaction, `locked_at` being now.
+        verb: a key of `EXECUTION_EDGES`.
+        to: the state after it; None keeps the state.
+        reason: the reason after it; None keeps the reason.
+        actor: who did it; None: the machine.
+        evidence: what the receipt keeps; cleaned here.
+        revises: whether state or evidence changed (a look-up's own bookkeeping does not).
+        previous: the outcome before a contradiction, for the hook.
+        changes: other columns.
+
+    Raises:
+        WrongStateError: the table has no such edge from here.
+    """
+    source = ExecutionState(row.state)
+    target = to or source
+    if not allows(EXECUTION_EDGES[verb], source, target):
+        raise WrongStateError(f"{verb} is not possible: {row.operation} {row.pk} is {source}, not leading to {target}")
+    changes["state"] = str(target)
+    if reason is not None:
+        changes["reason"] = str(reason)
+    settles = target in EXECUTION_SETTLED and source not in EXECUTION_SETTLED
+    if settles:
+        changes.update(settled_at=row.locked_at, due_at=None, hook_due_at=None, hook_error="", hook_failures=0)
+    elif target not in EXECUTION_SETTLED:
+        changes["settled_at"] = None
+    changes["revision"] = row.revision + (1 if revises else 0)
+    changes["receipt_count"] = row.receipt_count + 1
+    changes["swept_until"] = None
+    _write(row, changes)
+    receipt_of(row, verb, source, actor, evidence).save(force_insert=True)
+    if settles:
+        _run_hook(row, previous)
+
+
+def advance_request(
+    row: Request,
+    verb: str,
+    to: RequestState | None = None,
+    *,
+    reason: RequestReason | None = None,
+    actor: Actor | None = None,
+    evidence: dict[str, Any] | None = None,
+    **changes: Any,
+) -> None:
+    """Move a locked request along the edge `verb` and write its receipt; like `advance`.
+
+    Raises:
+        WrongStateError: the table has no such edge from here.
+    """
+    source = RequestState(row.state)
+    target = to or source
+    if not allows(REQUEST_EDGES[verb], source, target):
+        raise WrongStateError(f"{verb} is not possible: request {row.pk} is {source}, not leading to {target}")
+    changes["state"] = str(target)
+    if reason is not None:
+        changes["reason"] = str(reason)
+    if target is not RequestState.RUNNING:
+        changes["lease_expires_at"] = None
+    if target in REQUEST_ENDED:
+        changes.update(ended_at=row.locked_at, due_at=None)
+    changes["revision"] = row.revision + 1
+    changes["receipt_count"] = row.receipt_count + 1
+    changes["swept_until"] = None
+    _write(row, changes)
+    receipt_of(row, verb, source, actor, evidence).save(force_insert=True)
+
+
+def receipt_of(
+    row: Execution | Request,
+    event: str,
+    source: Word | None,
+    actor: Actor | None = None,
+    evidence: dict[str, Any] | None = None,
+    *,
+    sequence: int | None = None,
+    to: Word | None = None,
+) -> Receipt:
+    """Return the receipt of a row as it now stands; the caller inserts it."""
+    is_execution = isinstance(row, Execution)
+    return Receipt(
+        execution_id=row.pk if is_execution else None,
+        request_id=None if is_execution else row.pk,
+        sequence=sequence or row.receipt_count,
+        event=event,
+        from_state=str(source or ""),
+        to_state=str(to or row.state),
+        reason=str(row.reason),
+        revision=row.revision,
+        epoch=row.epoch,
+        may_have_applied=isinstance(row, Execution) and row.may_have_applied,
+        actor_id=actor.id if actor else "",
+        actor_label=str(actor) if actor else "",
+        evidence=canonical.clean_json(evidence or {}),
+        at=row.locked_at,
+    )
+
+
+def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
+    """Return the effect of a row, refusing to touch an unsettled row of another safety version.
+
+    Raises:
+        PolicyChangedError: the declaration's `safety_version` is another one; deploy the old code, or resolve by hand.
+        EffectDefinitionError: the effect is gone.
+    """
+    effect = get_effect(row.operation)
+    if unsettled and effect.safety_version != row.safety_version:
+        raise PolicyChangedError(
+            f"{row.operation} {row.pk} was recorded under safety_version {row.safety_version}; this code declares "
+            f"{effect.safety_version} and may not touch it. Run the older code until it is settled, or resolve it."
+        )
+    return effect
+
+
+def end_state(row: Execution) -> ExecutionState:
+    """Return how an execution ends that will not be sent (again) and of which nothing was applied."""
+    return ExecutionState.FAILED if row.attempts else ExecutionState.REJECTED
+
+
+def grace() -> timedelta:
+    """Return how long a lease outlives its deadline."""
+    return settings.LEASE_GRACE
+
+
+def _write(row: Execution | Request, changes: dict[str, Any]) -> None:
+    for name, value in changes.items():
+        setattr(row, name, value)
+    type(row)._default_manager.filter(pk=row.pk).update(**changes)
+
+
+def _run_hook(row: Execution, previous: Outcome | None) -> None:
+    """Run the settled hook; if it cannot run now it stays due."""
+    try:
+        error = run_settled_hook(get_effect(row.operation), row, previous)
+    except EffectDefinitionError as missing:
+        error = str(missing)
+    if error is not None:
+        failures = row.hook_failures + 1
+        due = row.locked_at + hook_backoff(failures)
+        _write(row, {"hook_due_at": due, "hook_failures": failures, "hook_error": error})

@@ -1,0 +1,208 @@
+"""Approvals: people's votes, and how a licence ends without being used."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_approval, lock_execution
+from effects.approvers import is_entitled
+from effects.effect import rule_from_json
+from effects.exceptions import (
+    ApprovalError,
+    EffectDefinitionError,
+    ExecutionNotFoundError,
+    NotEntitledError,
+    StaleRevisionError,
+    WrongStateError,
+)
+from effects.models import Approval, ApprovalVote, Execution
+from effects.snapshots import ExecutionSnapshot, snapshot
+from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
+from effects.transitions import _licences
+from effects.transitions._rows import advance, end_state
+from effects.types import Actor
+
+__all__ = ["cancel", "deny", "expire_approval", "grant", "why_not", "withdraw"]
+
+_S, _R, _A = ExecutionState, ExecutionReason, ApprovalState
+APPROVE, DENY = "approve", "deny"
+
+
+def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+    """*Commits.* Vote for an approval; with the last vote that the quorum needs it is granted and the send is due.
+
+    Locked: the execution, then the approval. A second click of the same person returns the present snapshot.
+
+    Args:
+        approval_id: which.
+        user: the person, as the project's user object.
+        digest: of the page that they decided on.
+        comment: their words.
+
+    Raises:
+        NotEntitledError: they lack the permission, asked for it themselves, or somebody unknown asked.
+        StaleRevisionError: the contents changed since their page was made.
+        ApprovalError: it was decided already, or expired.
+    """
+    with commits("approving an effect"):
+        row, approval = _lock(approval_id)
+        actor = _actor(user)
+        if _voted(approval, actor, APPROVE):
+            return snapshot(row)
+        _check(row, approval, user, digest)
+        _add_vote(row, approval, actor, APPROVE, digest, comment)
+        votes = approval.votes.filter(decision=APPROVE).count()
+        evidence = {"digest": digest, "votes": votes, "quorum": approval.quorum, "comment": comment}
+        if votes < approval.quorum:
+            advance(row, "vote", actor=actor, evidence=evidence)
+            return snapshot(row)
+        _licences.close(approval, _A.GRANTED, row.locked_at)
+        due = max(row.locked_at, approval.not_before or row.locked_at)
+        if approval.purpose == ApprovalPurpose.SEND:
+            advance(row, "grant", _S.PENDING, reason=_R.APPROVED, actor=actor, evidence=evidence, due_at=due)
+        else:
+            advance(row, "grant", actor=actor, evidence=evidence, due_at=due)
+        return snapshot(row)
+
+
+def deny(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+    """*Commits.* Refuse an approval: what was never sent is rejected. Args, locks and errors as `grant`."""
+    with commits("denying an effect"):
+        row, approval = _lock(approval_id)
+        actor = _actor(user)
+        if _voted(approval, actor, DENY):
+            return snapshot(row)
+        _check(row, approval, user, digest)
+        _add_vote(row, approval, actor, DENY, digest, comment)
+        _end(row, approval, "deny", _A.DENIED, _R.DENIED, actor, {"digest": digest, "comment": comment})
+        return snapshot(row)
+
+
+def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "") -> ExecutionSnapshot:
+    """*Commits.* Take back a request for approval, or a grant that was not used; the row decides a race with permit.
+
+    Raises:
+        ApprovalError: it is spent or over.
+    """
+    with commits("withdrawing an approval"):
+        row, approval = _lock(approval_id)
+        if approval.state not in (_A.REQUESTED, _A.GRANTED):
+            raise ApprovalError(f"This approval is {approval.state}; there is nothing to take back.")
+        _end(row, approval, "withdraw", _A.WITHDRAWN, _R.WITHDRAWN, actor, {"reason": reason})
+        return snapshot(row)
+
+
+def expire_approval(approval_id: UUID) -> ExecutionSnapshot:
+    """*Commits.* End an approval undecided after its decide-by, or unused after its use-by. Too early: no change."""
+    with commits("expiring an approval"):
+        row, approval = _lock(approval_id)
+        if approval.state == _A.REQUESTED and approval.decide_by <= row.locked_at:
+            _end(row, approval, "expire", _A.EXPIRED, _R.APPROVAL_EXPIRED, None, {"decide_by": str(approval.decide_by)})
+        elif approval.state == _A.GRANTED and approval.use_by is not None and approval.use_by <= row.locked_at:
+            _end(row, approval, "lapse", _A.LAPSED, _R.LAPSED, None, {"use_by": str(approval.use_by)})
+        return snapshot(row)
+
+
+def cancel(execution_id: UUID, *, actor: Actor, reason: str) -> ExecutionSnapshot:
+    """*Commits.* End an execution that was not sent: it waits for people, or is pending.
+
+    Raises:
+        WrongStateError: it is being sent, or was.
+    """
+    with commits("cancelling an effect"):
+        row = lock_execution(execution_id)
+        approval = _licences.lock_live(row)
+        evidence = {"reason": reason}
+        if row.state == _S.AWAITING_APPROVAL and approval is not None:
+            _end(row, approval, "withdraw", _A.WITHDRAWN, _R.CANCELLED, actor, evidence)
+        elif row.state == _S.PENDING:
+            if approval is not None:
+                _licences.close(approval, _A.WITHDRAWN, row.locked_at)
+            advance(row, "refuse", end_state(row), reason=_R.CANCELLED, actor=actor, evidence=evidence)
+        else:
+            raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what was not sent can be cancelled.")
+        return snapshot(row)
+
+
+def why_not(row: Execution, approval: Approval, user: Any) -> str:
+    """Return in words why `user` cannot decide this approval; empty if they can. The same rules as every vote."""
+    rule = rule_from_json(approval.rule)
+    if rule is None:
+        raise EffectDefinitionError(f"Approval {approval.pk} has no rule")
+    actor = Actor.of(user)
+    if actor is None:
+        return "You are not logged in."
+    if rule.four_eyes and not row.requesters:
+        return "Nobody knows who asked for it, so nobody can be told apart from them."
+    if rule.four_eyes and actor.id in {requester["id"] for requester in row.requesters}:
+        return "You asked for this one, or it was asked for on your behalf; somebody else has to decide."
+    if not is_entitled(user, rule):
+        return f"It takes the permission {rule.approvers!r}, which you do not have."
+    return ""
+
+
+def _lock(approval_id: UUID) -> tuple[Execution, Approval]:
+    found = Approval.objects.filter(pk=approval_id).only("execution_id").first()
+    if found is None:
+        raise ExecutionNotFoundError(f"There is no approval {approval_id}")
+    row = lock_execution(found.execution_id)
+    approval = lock_approval(approval_id)
+    row.locked_at = approval.locked_at
+    return row, approval
+
+
+def _actor(user: Any) -> Actor:
+    actor = Actor.of(user)
+    if actor is None or isinstance(user, (str, Actor)):
+        raise NotEntitledError("An approval is decided by a person who is logged in.")
+    return actor
+
+
+def _voted(approval: Approval, actor: Actor, decision: str) -> bool:
+    vote = approval.votes.filter(actor_id=actor.id).first()
+    if vote is None:
+        return False
+    if vote.decision != decision:
+        raise ApprovalError(f"You decided this one before: {vote.decision}.")
+    return True
+
+
+def _check(row: Execution, approval: Approval, user: Any, digest: str) -> None:
+    reason = why_not(row, approval, user)
+    if reason:
+        raise NotEntitledError(reason)
+    if approval.state != _A.REQUESTED:
+        raise ApprovalError(f"This approval is {approval.state} already.")
+    if approval.decide_by <= row.locked_at:
+        raise ApprovalError(f"This approval expired at {approval.decide_by:%Y-%m-%d %H:%M %Z}; nothing was sent.")
+    if digest != approval.digest or approval.digest != _licences.digest_of(row, ApprovalPurpose(approval.purpose)):
+        raise StaleRevisionError("The contents changed since this page was made; look at them again.")
+
+
+def _add_vote(row: Execution, approval: Approval, actor: Actor, decision: str, digest: str, comment: str) -> None:
+    ApprovalVote.objects.create(
+        approval=approval, actor_id=actor.id, actor_label=actor.label, decision=decision,
+        comment=canonical.clean_text(comment), digest_seen=digest, at=row.locked_at,
+    )  # fmt: skip
+
+
+def _end(
+    row: Execution,
+    approval: Approval,
+    verb: str,
+    state: ApprovalState,
+    reason: ExecutionReason,
+    actor: Actor | None,
+    evidence: dict[str, Any],
+) -> None:
+    """End an approval; what waited for it ends with it, except something in doubt that a resend was asked for."""
+    _licences.close(approval, state, row.locked_at)
+    if approval.purpose == ApprovalPurpose.RESEND:
+        advance(row, verb, actor=actor, evidence=evidence, due_at=None)
+        return
+    advance(
+        row, verb, end_state(row), reason=reason, actor=actor, evidence=evidence, failure_code=str(reason)
+    )  # fmt: skip

@@ -1,0 +1,243 @@
+"""What became of permitted sends: an execution's way out of `executing`."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_execution
+from effects.exceptions import FencedError
+from effects.failures import FailureClass
+from effects.models import Attempt, Execution
+from effects.snapshots import ExecutionSnapshot, snapshot
+from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
+from effects.transitions._rows import advance
+from effects.types import Applied, Partial, SendResult, Submitted
+
+__all__ = ["EXPECT_WITHIN", "NotSentInTime", "Report", "complete_row", "expire_lease", "record_outcome", "retry_delay"]
+
+#: How long a submitted order may take where the effect does not say.
+EXPECT_WITHIN = timedelta(days=7)
+_S, _R = ExecutionState, ExecutionReason
+
+
+@dataclass(frozen=True)
+class NotSentInTime:
+    """The permit's deadline passed before sending began: no doubt at all."""
+
+
+#: What a sender reports: what the provider answered, what its failure proves, or that nothing was sent.
+Report = SendResult | FailureClass | NotSentInTime
+
+
+def record_outcome(execution_id: UUID, *, attempt: UUID, epoch: int, report: Report) -> ExecutionSnapshot:
+    """*Commits.* Record what became of a permitted send, and settle the execution if that settles it.
+
+    Locked: the execution. Repeated with the same attempt and outcome it returns the present snapshot.
+
+    Args:
+        execution_id: which.
+        attempt: the permit's attempt.
+        epoch: the permit's epoch.
+        report: what the provider answered, what the failure proves, or that nothing was sent.
+
+    Raises:
+        FencedError: the lease was taken over; the news belongs in `late_outcome`. The effect may have happened.
+    """
+    with commits("recording an outcome"):
+        row = lock_execution(execution_id)
+        if row.state != _S.EXECUTING or row.epoch != epoch:
+            _repeat_or_fence(row, attempt, epoch, report)
+            return snapshot(row)
+        match report:
+            case Applied() | Partial():
+                _complete(row, attempt, report)
+            case Submitted():
+                _submit(row, attempt, report)
+            case NotSentInTime():
+                _not_sent(row, attempt)
+            case FailureClass():
+                _record_failure(row, attempt, report)
+        return snapshot(row)
+
+
+def expire_lease(execution_id: UUID) -> ExecutionSnapshot:
+    """*Commits.* Put a send in doubt whose lease is past: its process may have died on either side of the call.
+
+    Locked: the execution; the lease is compared with the clock read after the lock. A live lease changes nothing.
+    """
+    with commits("expiring a lease"):
+        row = lock_execution(execution_id)
+        if row.state == _S.EXECUTING and row.lease_expires_at and row.lease_expires_at <= row.locked_at:
+            open_attempt = row.attempt_rows.get(outcome=str(AttemptOutcome.OPEN))
+            _end_attempt(row, open_attempt.pk, AttemptOutcome.UNKNOWN, reason=_R.LEASE_EXPIRED)
+            _into_doubt(row, "expire_lease", _R.LEASE_EXPIRED, {"attempt": open_attempt.number})
+        return snapshot(row)
+
+
+def retry_delay(row: Execution, floor: timedelta | None = None) -> timedelta:
+    """Return when the next attempt may start: doubling, with jitter in [d/2, d], never before the provider's wish."""
+    retry = row.contract["retry"]
+    delay = min(retry["first"] * 2.0 ** max(row.attempts - 1, 0), retry["ceiling"])
+    jittered = timedelta(seconds=random.uniform(delay / 2, delay))  # noqa: S311 - no secret
+    return max(jittered, floor or timedelta(0))
+
+
+def _repeat_or_fence(row: Execution, attempt: UUID, epoch: int, report: Report) -> None:
+    """Accept a report that was recorded already; refuse any other one of an attempt that is no longer ours."""
+    known = row.attempt_rows.filter(pk=attempt, epoch=epoch).first()
+    if known is not None and known.ended_at is not None and known.outcome == str(_outcome_of(report, known)):
+        return
+    error = FencedError(
+        f"{row.operation} {row.pk} is {row.state} under epoch {row.epoch}; attempt {attempt} holds epoch {epoch}. Its "
+        "news is kept as evidence."
+    )
+    error.effect_may_have_happened = True
+    raise error
+
+
+def _outcome_of(report: Report, known: Attempt) -> AttemptOutcome:
+    match report:
+        case Applied() | Partial():
+            return AttemptOutcome.APPLIED
+        case Submitted():
+            return AttemptOutcome.SUBMITTED
+        case NotSentInTime():
+            return AttemptOutcome.NOT_SENT
+        case FailureClass(not_applied=True, reason=ExecutionReason.NOT_SENT):
+            return AttemptOutcome.NOT_SENT
+        case FailureClass(not_applied=True):
+            return AttemptOutcome.NOT_APPLIED
+    # an expired lease wrote "unknown" too; that is not this report, whose failure class names itself
+    same = known.failure_reason == str(report.reason)
+    return AttemptOutcome.UNKNOWN if same else AttemptOutcome.OPEN
+
+
+def _end_attempt(
+    row: Execution,
+    attempt: UUID,
+    outcome: AttemptOutcome,
+    *,
+    reference: str = "",
+    reason: str = "",
+    code: str = "",
+    message: str = "",
+) -> None:
+    ended: datetime = row.locked_at
+    permitted = row.attempt_rows.filter(pk=attempt)
+    row.exposed_until = max(row.exposed_until or ended, ended)
+    permitted.update(
+        outcome=str(outcome), ended_at=ended, reference=canonical.clean_text(reference, 255),
+        failure_reason=str(reason), failure_code=canonical.clean_text(code, 100),
+        message=canonical.clean_text(message, 2000),
+    )  # fmt: skip
+
+
+def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
+    _end_attempt(row, attempt, AttemptOutcome.APPLIED, reference=report.reference)
+    complete_row(row, "complete", ExecutionReason.SENT, report, {"attempt": row.attempts})
+
+
+def complete_row(
+    row: Execution,
+    verb: str,
+    reason: ExecutionReason,
+    report: Applied | Partial,
+    evidence: dict[str, Any],
+    **options: Any,
+) -> None:
+    """Settle a locked row as completed, from an answer, a look-up or a person."""
+    partial = isinstance(report, Partial) and not all(item.applied for item in report.items)
+    items = [asdict(item) for item in report.items] if isinstance(report, Partial) else None
+    reference = canonical.clean_text(report.reference, 255)
+    advance(
+        row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
+        evidence={**evidence, "reference": reference}, may_have_applied=True, open_attempts=0, lease_expires_at=None,
+        output=output_text(report.output), output_version=row.payload_version, reference=reference or row.reference,
+        items=canonical.clean_json(items) if items is not None else None, exposed_until=row.exposed_until,
+        applied_evidence=row.applied_evidence, expect_by=None, failure_code="", failure_message="", **options,
+    )  # fmt: skip
+
+
+def output_text(output: Any) -> str:
+    """Return an output as canonical text; what cannot be kept exactly is kept cleaned, so that recording cannot fail."""
+    try:
+        return canonical.dump(output)
+    except Exception:  # the provider's object: whatever it holds, the outcome is recorded
+        return canonical.dump(canonical.clean_json(output))
+
+
+def _submit(row: Execution, attempt: UUID, report: Submitted) -> None:
+    _end_attempt(row, attempt, AttemptOutcome.SUBMITTED, reference=report.reference)
+    reference = canonical.clean_text(report.reference, 255)
+    advance(
+        row, "submit", _S.ACCEPTED, reason=_R.SUBMITTED, evidence={"attempt": row.attempts, "reference": reference},
+        may_have_applied=True, open_attempts=0, lease_expires_at=None, reference=reference, due_at=row.locked_at,
+        expect_by=report.expect_by or row.locked_at + EXPECT_WITHIN, exposed_until=row.exposed_until,
+    )  # fmt: skip
+
+
+def _not_sent(row: Execution, attempt: UUID) -> None:
+    _end_attempt(row, attempt, AttemptOutcome.NOT_SENT, reason=_R.NOT_SENT)
+    if row.may_have_applied:
+        _into_doubt(row, "not_sent", _R.OLDER_DOUBT, {"attempt": row.attempts})
+    elif row.attempts < row.contract["retry"]["attempts"]:
+        _reschedule(row, "not_sent", _R.NOT_SENT, None, {"attempt": row.attempts, "why": "deadline passed unsent"})
+    else:
+        _fail(row, "not_sent", _R.ATTEMPTS_SPENT, "not_sent", "the deadline passed before sending began")
+
+
+def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> None:
+    outcome = AttemptOutcome.UNKNOWN
+    if failure.not_applied:
+        sent = failure.reason is not ExecutionReason.NOT_SENT
+        outcome = AttemptOutcome.NOT_APPLIED if sent else AttemptOutcome.NOT_SENT
+    _end_attempt(
+        row, attempt, outcome, reference=failure.reference, reason=failure.reason, code=failure.code,
+        message=failure.message,
+    )  # fmt: skip
+    evidence = {"attempt": row.attempts, "code": failure.code, "message": canonical.clean_text(failure.message)}
+    if not failure.not_applied:
+        _into_doubt(row, "doubt", failure.reason, evidence, not_before=failure.retry_after)
+    elif row.may_have_applied or row.applied_evidence is not None:
+        # a refusal proves nothing about an earlier attempt that may have applied
+        _into_doubt(row, "doubt", _R.OLDER_DOUBT, evidence, not_before=failure.retry_after)
+    elif not failure.repeat:
+        _fail(row, "fail", failure.reason, failure.code, failure.message)
+    elif row.attempts < row.contract["retry"]["attempts"]:
+        _reschedule(row, "reschedule", failure.reason, failure.retry_after, evidence)
+    else:
+        _fail(row, "fail", _R.ATTEMPTS_SPENT, failure.code, failure.message)
+
+
+def _into_doubt(
+    row: Execution, verb: str, reason: ExecutionReason, evidence: dict[str, Any], not_before: timedelta | None = None
+) -> None:
+    """May have applied: a look-up is due at once, or not before the provider's wish."""
+    advance(
+        row, verb, _S.UNCERTAIN, reason=reason, evidence=evidence, may_have_applied=True, open_attempts=0,
+        lease_expires_at=None, due_at=row.locked_at + (not_before or timedelta(0)), exposed_until=row.exposed_until,
+    )  # fmt: skip
+
+
+def _reschedule(
+    row: Execution, verb: str, reason: ExecutionReason, floor: timedelta | None, evidence: dict[str, Any]
+) -> None:
+    advance(
+        row, verb, _S.PENDING, reason=reason, evidence=evidence, open_attempts=0, lease_expires_at=None,
+        due_at=row.locked_at + retry_delay(row, floor), exposed_until=row.exposed_until,
+    )  # fmt: skip
+
+
+def _fail(row: Execution, verb: str, reason: ExecutionReason, code: str, message: str) -> None:
+    code, message = canonical.clean_text(code, 100), canonical.clean_text(message, 2000)
+    advance(
+        row, verb, _S.FAILED, reason=reason, evidence={"attempt": row.attempts, "code": code, "message": message},
+        open_attempts=0, lease_expires_at=None, failure_code=code, failure_message=message,
+        exposed_until=row.exposed_until,
+    )  # fmt: skip

@@ -1,0 +1,278 @@
+"""Recording executions, meeting existing ones, and refusing them before they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Value
+
+from effects import _current
+from effects._commits import commits
+from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_request
+from effects.approvers import somebody_can_decide
+from effects.effect import get_effect, rule_as_json
+from effects.exceptions import (
+    DuplicatePerformError,
+    NobodyEntitledError,
+    PayloadConflictError,
+    RequestEndedError,
+)
+from effects.intents import Intent
+from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
+from effects.settlement import hook_backoff, run_settled_hook
+from effects.snapshots import ExecutionSnapshot, snapshot
+from effects.states import (
+    EXECUTION_SETTLED,
+    AttemptOutcome,
+    ExecutionReason,
+    ExecutionState,
+    RequestState,
+)
+from effects.transitions import _licences
+from effects.transitions._rows import advance, effect_of, end_state, grace, receipt_of
+from effects.types import Actor, Permit
+
+__all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What recording gave: the execution, whether it was met rather than made, and the permit if one was written."""
+
+    execution: ExecutionSnapshot
+    joined: bool
+    permit: Permit | None = None
+
+
+def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UUID | None, started: float) -> Recorded:
+    """*Commits.* Record an execution and, with `attempt`, permit its first send in the same commit.
+
+    Locked: the request, then the execution. A racing caller of the same key waits for this commit and then joins. An
+    existing row is joined: same payload only; the caller goes on to `permit` if it is pending and due.
+
+    Args:
+        intent: what to do.
+        handle: the running request, or None.
+        attempt: the id of the first attempt, made by the sender; None: record only.
+        started: a `monotonic()` reading taken before this call; the permit's deadline runs from it.
+
+    Raises:
+        RequestEndedError: the request ended or was taken over; nothing was recorded.
+        DuplicatePerformError: this request performed the effect already, without a key of its own.
+        PayloadConflictError: the key stands for another payload.
+        NobodyEntitledError: the rule asks for an approval that nobody can give.
+    """
+    with commits("performing an effect"):
+        request = _lock_running(handle)
+        if intent.rule is not None:
+            attempt = None
+        row, joined = _insert_or_meet(intent, attempt)
+        if joined:
+            _join(row, intent, request)
+            permit = None
+        else:
+            if intent.rule is not None:
+                _licences.request(row, intent.rule)
+            permit = _open_first_attempt(row, attempt, started) if attempt else None
+            Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=attempt is not None))
+        if request is not None and handle is not None:
+            _link(row, request, handle, holds=True, derived=intent.derived_key)
+        return Recorded(snapshot(row), joined, permit)
+
+
+def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Recorded:
+    """*Joins.* Record an execution in the caller's transaction; a worker sends it after the commit.
+
+    Locked until the caller commits: the execution's key. The request's answer is not held back by it.
+
+    Raises:
+        PayloadConflictError, NobodyEntitledError: as `record`; nothing was written.
+    """
+    row, joined = _insert_or_meet(intent, None)
+    if joined:
+        _join(row, intent, None)
+    else:
+        if intent.rule is not None:
+            _licences.request(row, intent.rule)
+        Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=False))
+    if handle is not None:
+        _link(row, None, handle, holds=False, derived=False)
+    return Recorded(snapshot(row), joined)
+
+
+def refuse(execution_id: UUID, reason: str, *, actor: Actor | None = None, cancel: bool = False) -> ExecutionSnapshot:
+    """*Commits.* End a pending execution that must not be sent: its precondition refused, or somebody cancelled it.
+
+    Raises:
+        WrongStateError: it is not pending; somebody else moved it.
+    """
+    with commits("refusing an effect"):
+        row = lock_execution(execution_id)
+        why = ExecutionReason.CANCELLED if cancel else ExecutionReason.PRECONDITION
+        _licences.lapse_live(row)
+        advance(
+            row, "refuse", end_state(row), reason=why, actor=actor,
+            evidence={"reason": reason}, failure_code=str(why), failure_message=reason[:2000],
+        )  # fmt: skip
+        return snapshot(row)
+
+
+def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> ExecutionSnapshot:
+    """*Commits.* Move a pending execution's due time: its precondition said "later"."""
+    with commits("postponing an effect"):
+        row = lock_execution(execution_id)
+        due = row.locked_at + max(after, timedelta(seconds=1))
+        advance(
+            row, "postpone_send", reason=ExecutionReason.LATER, evidence={"reason": reason}, revises=False, due_at=due
+        )
+        return snapshot(row)
+
+
+def run_hook(execution_id: UUID) -> ExecutionSnapshot:
+    """*Commits.* Run a settled hook that stayed due; if it raises again it backs off further.
+
+    Locked: the execution. A hook that ran meanwhile is not due any more and does not run twice.
+    """
+    with commits("running a settled hook"):
+        row = lock_execution(execution_id)
+        if row.hook_due_at is None or row.state not in EXECUTION_SETTLED:
+            return snapshot(row)
+        error = run_settled_hook(effect_of(row, unsettled=False), row)
+        if error is None:
+            advance(row, "run_hook", revises=False, hook_due_at=None, hook_error="")
+        else:
+            failures = row.hook_failures + 1
+            Execution.objects.filter(pk=row.pk).update(
+                hook_due_at=row.locked_at + hook_backoff(failures), hook_failures=failures, hook_error=error
+            )
+        return snapshot(row)
+
+
+def _lock_running(handle: _current.RequestHandle | None) -> Request | None:
+    """Lock the caller's request; refuse if it ended or was taken over."""
+    if handle is None:
+        return None
+    request = lock_request(handle.id)
+    if request.state != RequestState.RUNNING or request.epoch != handle.epoch:
+        raise RequestEndedError(
+            f"Request {request.pk} is {request.state} under epoch {request.epoch}; this handler holds {handle.epoch}. "
+            "Nothing was sent."
+        )
+    return request
+
+
+def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bool]:
+    """Insert the row unless the key is taken; return the locked row that holds the key, and whether it was met."""
+    if intent.rule is not None and not somebody_can_decide(intent.rule, [a["id"] for a in intent.requesters]):
+        raise NobodyEntitledError(
+            f"{intent.operation} needs {intent.rule.quorum} approval(s) by people with {intent.rule.approvers!r} who "
+            "did not ask for it, and there are not that many active ones. Grant the permission first."
+        )
+    if intent.rule is not None and intent.rule.four_eyes and not intent.requesters:
+        raise NobodyEntitledError(
+            f"{intent.operation} needs an approval by somebody other than the requester, who is unknown: say "
+            "requested_by=…"
+        )
+    Execution.objects.bulk_create([_new_row(intent, attempt)], ignore_conflicts=True)
+    row = lock_execution_by_binding(intent.binding)
+    return row, row.pk != intent.id
+
+
+def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
+    effect, now = intent.effect, ClockTimestamp()
+    row = Execution(
+        id=intent.id, operation=intent.operation, tenant=intent.tenant, key=intent.key, binding=intent.binding,
+        provider=effect.provider, provider_key=intent.provider_key, payload=intent.payload_text,
+        payload_digest=intent.payload_digest, payload_version=effect.payload_version,
+        safety_version=effect.safety_version, summary=intent.summary, summary_digest=intent.summary_digest,
+        contract=intent.contract, risk=str(effect.risk), amount=intent.summary.get("amount"),
+        currency=intent.summary.get("currency", "")[:12], target=intent.summary.get("target", ""),
+        requested_by=intent.requested_by.as_json() if intent.requested_by else None,
+        on_behalf_of=intent.on_behalf_of.as_json() if intent.on_behalf_of else None,
+        requesters=intent.requesters, state=str(ExecutionState.PENDING), due_at=now, created_at=now, receipt_count=1,
+    )  # fmt: skip
+    if intent.about:
+        row.about_type, row.about_id = intent.about
+    if intent.rule is not None:
+        row.state, row.reason = str(ExecutionState.AWAITING_APPROVAL), str(ExecutionReason.APPROVAL_REQUIRED)
+        row.due_at = None
+    if attempt is not None:
+        row.state, row.due_at = str(ExecutionState.EXECUTING), None
+        row.epoch = row.attempts = row.open_attempts = 1
+        row.revision = row.receipt_count = 2
+        row.first_sent_at = now
+        row.exposed_until = now + Value(effect.request_timeout)  # type: ignore[operator]
+        row.lease_expires_at = now + Value(effect.request_timeout + grace())  # type: ignore[operator]
+    return row
+
+
+def _open_first_attempt(row: Execution, attempt: UUID, started: float) -> Permit:
+    Attempt.objects.bulk_create(
+        [
+            Attempt(
+                id=attempt, execution_id=row.pk, number=1, epoch=1, provider_key=row.provider_key,
+                payload_digest=row.payload_digest, permitted_at=row.first_sent_at or row.locked_at,
+                deadline=row.exposed_until, outcome=str(AttemptOutcome.OPEN),
+            )
+        ]
+    )  # fmt: skip
+    timeout: float = row.contract["request_timeout"]
+    return Permit(attempt=attempt, number=1, epoch=1, provider_key=row.provider_key, deadline=started + timeout)
+
+
+def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[Receipt]:
+    evidence: dict[str, Any] = {"payload_digest": row.payload_digest, "summary_digest": row.summary_digest}
+    if intent.rule is not None:
+        evidence["approval"] = rule_as_json(intent.rule)
+    recorded_as = ExecutionState.PENDING if permitted else None
+    first = receipt_of(row, "record", None, intent.requested_by, evidence, sequence=1, to=recorded_as)
+    if not permitted:
+        return [first]
+    first.revision, first.epoch = 1, 0
+    second = receipt_of(row, "permit", ExecutionState.PENDING, evidence={"attempt": 1}, sequence=2)
+    return [first, second]
+
+
+def _join(row: Execution, intent: Intent, request: Request | None) -> None:
+    """Meet an existing execution: the same payload only; whoever asks becomes a requester."""
+    conflict = row.payload_digest != intent.payload_digest
+    if conflict and row.payload_version != intent.effect.payload_version:
+        conflict = get_effect(row.operation).load(row.payload, row.payload_version) != intent.payload
+    if conflict:
+        raise PayloadConflictError(
+            f"{row.operation} {row.key!r} already stands for another payload (execution {row.pk}, {row.state}). "
+            "Nothing was sent. Use another key for another fact, or the same payload for a retry."
+        )
+    if row.state not in EXECUTION_SETTLED:
+        effect_of(row)
+    known = {actor["id"] for actor in row.requesters}
+    new = [actor for actor in intent.requesters if actor["id"] not in known]
+    if new or request is not None:
+        advance(
+            row, "join", actor=intent.requested_by, revises=bool(new), requesters=[*row.requesters, *new],
+            evidence={"request": str(request.pk)} if request else {},
+        )  # fmt: skip
+
+
+def _link(
+    row: Execution, request: Request | None, handle: _current.RequestHandle, *, holds: bool, derived: bool
+) -> None:
+    """Link a request and an execution; a second perform of the same one is an error if neither has a key of its own."""
+    position = handle.performed
+    link = RequestExecution(request_id=handle.id, execution_id=row.pk, position=position, holds=holds)
+    if position == 0:
+        RequestExecution.objects.bulk_create([link])
+    else:
+        known = RequestExecution.objects.filter(request_id=handle.id, execution_id=row.pk)
+        if derived and known.exists():
+            raise DuplicatePerformError(
+                f"This request performs {row.operation} twice without keys: say key=… for each, so that a retry finds "
+                "each of them again."
+            )
+        if holds:
+            known.update(holds=True)
+        RequestExecution.objects.bulk_create([link], ignore_conflicts=True)
+    handle.performed += 1

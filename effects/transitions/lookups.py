@@ -1,0 +1,206 @@
+"""Look-ups: leased claims, and what their verdicts do to an execution in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_execution
+from effects.models import Execution
+from effects.snapshots import ExecutionSnapshot, barrier, snapshot
+from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
+from effects.transitions._rows import advance, effect_of, grace
+from effects.transitions.attempts import EXPECT_WITHIN, complete_row
+from effects.transitions.evidence import observe_row
+from effects.types import Applied, InDoubt, Partial
+from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
+
+__all__ = ["LOOKUP_BUDGET", "Claim", "apply_verdict", "claim", "escalate_unplanned"]
+
+#: Look-ups that worked and could not decide, before a person is asked.
+LOOKUP_BUDGET = 8
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=5), timedelta(hours=1)
+_S, _R = ExecutionState, ExecutionReason
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The lease of one look-up: its verdict is believed under this epoch alone."""
+
+    epoch: int
+    execution: ExecutionSnapshot
+
+
+def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
+    """*Commits.* Take the lease of a look-up; None if it is not due, or somebody else has it.
+
+    Locked: the execution. `claimed_at` is the database's clock after the lock: absence is believed only of what was
+    claimed after the barrier.
+
+    Args:
+        execution_id: which.
+        now: a person asks, so it is due.
+    """
+    with commits("looking up an effect"):
+        row = lock_execution(execution_id)
+        if row.state not in (_S.UNCERTAIN, _S.ACCEPTED) or row.contract["lookup"] is None:
+            return None
+        if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
+            return None
+        if not now and (row.due_at is None or row.due_at > row.locked_at):
+            return None
+        effect_of(row)
+        lease_end = row.locked_at + timedelta(seconds=row.contract["request_timeout"]) + grace()
+        advance(
+            row, "claim", revises=False, epoch=row.epoch + 1, claimed_at=row.locked_at, lease_expires_at=lease_end,
+            due_at=lease_end,
+        )  # fmt: skip
+        return Claim(row.epoch, snapshot(row))
+
+
+def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> ExecutionSnapshot:
+    """*Commits.* Do what a look-up's verdict allows, under the epoch of its own claim.
+
+    Locked: the execution. A verdict under an older epoch changes nothing, except that an older `Found` is kept as
+    evidence. Only `Inconclusive` spends the budget; `Unreachable` never does.
+    """
+    with commits("recording a look-up"):
+        row = lock_execution(execution_id)
+        if row.epoch != epoch or row.state not in (_S.UNCERTAIN, _S.ACCEPTED):
+            if isinstance(verdict, Found):
+                observe_row(row, reference=verdict.reference, evidence={**verdict.proof, "from": "an older look-up"})
+            return snapshot(row)
+        row.lease_expires_at = None
+        match verdict:
+            case Found():
+                _confirm(row, verdict)
+            case InProgress():
+                _acknowledge(row, verdict)
+            case Absent() | ProvenFailed():
+                _disprove(row, verdict)
+            case Conflict():
+                _escalate(row, _R.CONFLICT, {"why": verdict.reason, "reference": verdict.reference, **verdict.proof})
+            case Inconclusive() | Unreachable():
+                _postpone(row, verdict)
+        return snapshot(row)
+
+
+def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
+    """*Commits.* Hand a due execution in doubt to a person that has neither a look-up nor a safe repetition."""
+    with commits("escalating an effect"):
+        row = lock_execution(execution_id)
+        due = row.due_at is not None and row.due_at <= row.locked_at
+        if row.state in (_S.UNCERTAIN, _S.ACCEPTED) and row.contract["lookup"] is None and due:
+            _escalate(row, _R.NO_PLAN, {"why": "the effect has no look-up"})
+        return snapshot(row)
+
+
+def _confirm(row: Execution, found: Found) -> None:
+    reference = canonical.clean_text(found.reference, 255)
+    known = (row.applied_evidence or {}).get("reference") or (row.reference if row.state == _S.ACCEPTED else "")
+    if known and reference and known != reference:
+        _escalate(row, _R.CONFLICT, {"why": "two references for one execution", "references": [known, reference]})
+        return
+    report = (
+        Partial(items=found.items, output=found.output, reference=reference)
+        if found.items
+        else Applied(output=found.output, reference=reference)
+    )
+    complete_row(row, "confirm", _R.FOUND, report, {"proof": found.proof})
+
+
+def _acknowledge(row: Execution, verdict: InProgress) -> None:
+    expect_by = verdict.expect_by or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
+    evidence = {**verdict.proof, "reference": verdict.reference, "expect_by": str(expect_by)}
+    if expect_by <= row.locked_at:
+        _escalate(row, _R.OVERDUE, evidence)
+        return
+    advance(
+        row, "acknowledge", _S.ACCEPTED, reason=_R.IN_PROGRESS, evidence=evidence, revises=row.state != _S.ACCEPTED,
+        lease_expires_at=None, may_have_applied=True, expect_by=expect_by, lookups_unreachable=0,
+        reference=canonical.clean_text(verdict.reference, 255) or row.reference, due_at=_next_look(row),
+    )  # fmt: skip
+
+
+def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
+    """Believe that it did not happen, if that can be evidence: claimed after the barrier, nothing on file against it."""
+    proof = {"verdict": type(verdict).__name__, **verdict.proof}
+    believed_from = barrier(row)
+    if row.applied_evidence is not None:
+        _escalate(row, _R.CONFLICT, {**proof, "why": "proof of success is on file", "on_file": row.applied_evidence})
+    elif row.state == _S.ACCEPTED and not row.contract["authoritative"]:
+        _escalate(row, _R.CONFLICT, {**proof, "why": "the provider had accepted it"})
+    elif believed_from is None or row.claimed_at is None or row.claimed_at <= believed_from:
+        _later(
+            row, max(_backoff_due(row), believed_from or row.locked_at), {**proof, "why": "asked before the barrier"}
+        )
+    else:
+        row.attempt_rows.filter(outcome__in=values({AttemptOutcome.UNKNOWN, AttemptOutcome.SUBMITTED})).update(
+            outcome=str(AttemptOutcome.NOT_APPLIED)
+        )
+        _disproved(row, verdict, proof)
+
+
+def _disproved(row: Execution, verdict: Absent | ProvenFailed, proof: dict[str, Any]) -> None:
+    cleared: dict[str, Any] = {"lease_expires_at": None, "may_have_applied": False, "expect_by": None}
+    if isinstance(verdict, ProvenFailed):
+        code, message = canonical.clean_text(verdict.code, 100), canonical.clean_text(verdict.message)
+        advance(
+            row, "confirm_failure", _S.FAILED, reason=_R.PROVEN_FAILED, evidence={**proof, "code": code},
+            failure_code=code, failure_message=message, **cleared,
+        )  # fmt: skip
+    elif row.attempts < row.contract["retry"]["attempts"]:
+        advance(
+            row, "confirm_absence", _S.PENDING, reason=_R.ABSENT, evidence=proof, due_at=row.locked_at,
+            lookups_spent=0, lookups_unreachable=0, **cleared,
+        )  # fmt: skip
+    else:
+        advance(
+            row, "confirm_absence", _S.FAILED, reason=_R.ATTEMPTS_SPENT, evidence=proof,
+            failure_code=str(_R.ATTEMPTS_SPENT), **cleared,
+        )  # fmt: skip
+
+
+def _postpone(row: Execution, verdict: Inconclusive | Unreachable) -> None:
+    proof = {"verdict": type(verdict).__name__, "why": verdict.reason, **verdict.proof}
+    believed_from = barrier(row) or row.locked_at
+    if isinstance(verdict, Unreachable):
+        delay = min(FIRST_DELAY * 2 ** min(row.lookups_unreachable, 10), LONGEST_DELAY)
+        unreachable = row.lookups_unreachable + 1
+        _later(row, max(row.locked_at + delay, believed_from), proof, lookups_unreachable=unreachable)
+        return
+    # a look-up before the barrier could not have decided an absence: it costs nothing
+    spent = row.lookups_spent + (1 if row.claimed_at and row.claimed_at > believed_from else 0)
+    if spent >= LOOKUP_BUDGET:
+        _escalate(row, _R.BUDGET_SPENT, proof)
+        return
+    _later(row, max(_backoff_due(row), believed_from), proof, lookups_spent=spent, lookups_unreachable=0)
+
+
+def _later(row: Execution, due: datetime, proof: dict[str, Any], **changes: Any) -> None:
+    advance(row, "postpone", evidence=proof, revises=False, lease_expires_at=None, due_at=due, **changes)
+
+
+def _backoff_due(row: Execution) -> datetime:
+    delay: timedelta = min(FIRST_DELAY * 2 ** min(row.lookups_spent, 10), LONGEST_DELAY)
+    return row.locked_at + delay
+
+
+def _next_look(row: Execution) -> datetime:
+    """Return when an order in progress is looked at again: a tenth of its age, between 5 s and 1 h."""
+    age = row.locked_at - (row.first_sent_at or row.locked_at)
+    return row.locked_at + min(max(age / 10, FIRST_DELAY), LONGEST_DELAY)
+
+
+def _escalate(row: Execution, reason: ExecutionReason, evidence: dict[str, Any]) -> None:
+    """Hand it to a person; or give up where the declaration of a low risk says so and nothing speaks against it."""
+    gives_up = row.contract["in_doubt"] == str(InDoubt.ABANDON) and reason in (_R.NO_PLAN, _R.BUDGET_SPENT)
+    target = _S.ABANDONED if gives_up else _S.NEEDS_INTERVENTION
+    advance(
+        row, "escalate", target, reason=reason, evidence=evidence, lease_expires_at=None, due_at=None,
+        may_have_applied=True,
+    )  # fmt: skip

@@ -1,0 +1,148 @@
+"""Operators' decisions about executions in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_execution
+from effects.exceptions import StaleRevisionError, TooSoonError, WrongStateError
+from effects.models import Execution, Resolution
+from effects.snapshots import ExecutionSnapshot, barrier, snapshot
+from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
+from effects.transitions._rows import advance
+from effects.transitions.attempts import complete_row
+from effects.types import Actor, Applied
+
+__all__ = ["DECISIONS", "reopen", "resolve"]
+
+#: What an operator may decide, and what it means.
+DECISIONS = {
+    "applied": "It happened.",
+    "undone": "It happened and was undone at the provider.",
+    "not_applied": "It did not happen, and no request for it is under way any more.",
+    "unknown": "Nobody will know. The key stays taken.",
+}
+_S, _R = ExecutionState, ExecutionReason
+
+
+def resolve(
+    execution_id: UUID,
+    *,
+    decision: str,
+    revision: int,
+    decision_id: str,
+    actor: Actor,
+    reason: str,
+    evidence: dict[str, Any] | None = None,
+    output: Any = None,
+    reference: str = "",
+) -> ExecutionSnapshot:
+    """*Commits.* Settle an execution in doubt by a person's decision.
+
+    Locked: the execution. A repeated `decision_id` returns the present snapshot.
+
+    Args:
+        execution_id: which.
+        decision: a key of `DECISIONS`.
+        revision: what the person saw.
+        decision_id: made by their page or program.
+        actor: who.
+        reason: why, in their words; required.
+        evidence: what they base it on.
+        output: what the effect gave, where it applied.
+        reference: the provider's id, where it applied.
+
+    Raises:
+        StaleRevisionError: it changed since they looked.
+        WrongStateError: it is not in doubt, a look-up is under way, or proof of success is on file.
+        TooSoonError: "not applied" before the barrier.
+    """
+    if decision not in DECISIONS:
+        raise WrongStateError(f"decision is one of {', '.join(DECISIONS)}, not {decision!r}")
+    if not reason.strip():
+        raise WrongStateError("A resolution needs a reason.")
+    with commits("resolving an effect"):
+        row = lock_execution(execution_id)
+        if _decided(row, decision_id):
+            return snapshot(row)
+        _check(row, revision)
+        kept = {"decision": decision, "reason": reason, **(evidence or {})}
+        if decision in ("applied", "undone"):
+            why = _R.OPERATOR if decision == "applied" else _R.UNDONE
+            report = Applied(output=output, reference=reference or row.reference)
+            complete_row(row, "resolve", why, report, kept, actor=actor)
+        elif decision == "not_applied":
+            _resolve_not_applied(row, actor, kept)
+        else:
+            advance(
+                row, "resolve", _S.ABANDONED, reason=_R.OPERATOR, actor=actor, evidence=kept, lease_expires_at=None
+            )  # fmt: skip
+        _write_resolution(row, decision, revision, decision_id, actor, reason, evidence)
+        return snapshot(row)
+
+
+def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor, reason: str) -> ExecutionSnapshot:
+    """*Commits.* Give an execution that waits for a person a new budget of look-ups; never sends.
+
+    Raises:
+        StaleRevisionError, WrongStateError: as `resolve`; or it has no look-up.
+    """
+    with commits("reopening an effect"):
+        row = lock_execution(execution_id)
+        if _decided(row, decision_id):
+            return snapshot(row)
+        _check(row, revision)
+        if row.contract["lookup"] is None:
+            raise WrongStateError(f"{row.operation} has no look-up; it can only be resolved.")
+        advance(
+            row, "reopen", _S.UNCERTAIN, reason=_R.REOPENED, actor=actor, evidence={"reason": reason},
+            lookups_spent=0, lookups_unreachable=0, due_at=row.locked_at,
+        )  # fmt: skip
+        _write_resolution(row, "reopen", revision, decision_id, actor, reason, None)
+        return snapshot(row)
+
+
+def _decided(row: Execution, decision_id: str) -> bool:
+    return Resolution.objects.filter(execution_id=row.pk, decision_id=decision_id).exists()
+
+
+def _check(row: Execution, revision: int) -> None:
+    if row.revision != revision:
+        raise StaleRevisionError(
+            f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
+        )
+    if row.state not in EXECUTION_IN_DOUBT:
+        raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what is in doubt is resolved.")
+    if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
+        raise WrongStateError("A look-up is under way; wait for its answer, a few seconds.")
+
+
+def _resolve_not_applied(row: Execution, actor: Actor, evidence: dict[str, Any]) -> None:
+    believed_from = barrier(row)
+    if row.applied_evidence is not None:
+        raise WrongStateError("Proof that it applied is on file; it cannot be resolved as not applied.")
+    if believed_from is not None and believed_from >= row.locked_at:
+        raise TooSoonError(f"A request may still land until {believed_from:%H:%M:%S %Z}; decide after that.")
+    advance(
+        row, "resolve", _S.FAILED, reason=_R.OPERATOR, actor=actor, evidence=evidence, may_have_applied=False,
+        lease_expires_at=None, failure_code=str(_R.OPERATOR), failure_message=evidence["reason"][:2000],
+    )  # fmt: skip
+
+
+def _write_resolution(
+    row: Execution,
+    decision: str,
+    revision: int,
+    decision_id: str,
+    actor: Actor,
+    reason: str,
+    evidence: dict[str, Any] | None,
+) -> None:
+    Resolution.objects.create(
+        execution_id=row.pk, decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id,
+        actor_label=str(actor), reason=canonical.clean_text(reason), at=row.locked_at,
+        evidence=canonical.clean_json(evidence or {}),
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""Retention: what of an ended request is dropped, and when. Executions keep their key and digest for ever."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+
+from effects._commits import commits
+from effects._locks import ClockTimestamp, skip_locked
+from effects.conf import settings
+from effects.models import Request
+
+__all__ = ["drop_answers", "free_keys"]
+
+
+def drop_answers(limit: int) -> int:
+    """*Commits.* Drop the bytes of at most `limit` answers older than `ANSWER_RETENTION`; their keys stay taken."""
+    kept = Request.objects.filter(answer_body__isnull=False)
+    return _update(_older(kept, settings.ANSWER_RETENTION), limit, answer_body=None, answer_missing="expired")
+
+
+def free_keys(limit: int) -> int:
+    """*Commits.* Free at most `limit` keys of requests that ended more than `KEY_RETENTION` ago; the rows stay."""
+    holding = Request.objects.filter(holds_key=True, ended_at__isnull=False)
+    return _update(_older(holding, settings.KEY_RETENTION), limit, holds_key=False)
+
+
+def _older(requests: QuerySet[Request], age: timedelta) -> QuerySet[Request]:
+    ended_before = ClockTimestamp() - age  # type: ignore[operator]
+    return requests.filter(ended_at__lte=ended_before).order_by("ended_at")
+
+
+def _update(old: QuerySet[Request], limit: int, **changes: Any) -> int:
+    if not old.exists():
+        return 0
+    with commits("retention"):
+        return len(skip_locked(old, limit, lambda ids: Request.objects.filter(pk__in=ids).update(**changes)))

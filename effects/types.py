@@ -1,0 +1,283 @@
+"""The values that an effect's declaration is made of, and what its methods are given and return. All frozen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
+
+from effects.states import Word
+
+if TYPE_CHECKING:
+    from effects.outcomes import Outcome
+
+__all__ = [
+    "Actor",
+    "Applied",
+    "ApprovalRule",
+    "Authoritative",
+    "Context",
+    "Deduplication",
+    "Eventual",
+    "InDoubt",
+    "Item",
+    "Later",
+    "Lookup",
+    "Partial",
+    "Permit",
+    "Precondition",
+    "Proceed",
+    "Refuse",
+    "Retry",
+    "Risk",
+    "SendResult",
+    "Submitted",
+    "Summary",
+    "monotonic",
+]
+
+P = TypeVar("P")
+
+#: The reading that send deadlines run on; CLOCK_BOOTTIME also counts the time that a machine slept.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def monotonic() -> float:
+    """Return seconds on a clock that no one sets, suspended time included where the platform counts it."""
+    return time.clock_gettime(_CLOCK)
+
+
+class Risk(Word):
+    """How much a wrong send costs. Project rules (`RISK_RULES`) tighten by it."""
+
+    LOW = "low"
+    HIGH = "high"
+
+
+class InDoubt(Word):
+    """What becomes of an execution that no look-up can decide."""
+
+    ESCALATE = "escalate"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How far a look-up's "not found" can be believed: `quiet` is how long a request may still land after its end."""
+
+    quiet: timedelta
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.quiet, timedelta) or self.quiet < timedelta(0):
+            raise ValueError(f"{type(self).__name__}(quiet=…) takes a timedelta of zero or more, not {self.quiet!r}")
+
+
+@dataclass(frozen=True)
+class Eventual(Lookup):
+    """A look-up that may lag: absence is believed after the quiet time, never of something accepted."""
+
+    quiet: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Authoritative(Lookup):
+    """A look-up that reads what the provider itself acts on; absence of something accepted is believed too."""
+
+    quiet: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    """The provider attests that one key applies at most once within `lifetime` of its first use."""
+
+    lifetime: timedelta
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How refusals that prove "not applied, try later" are repeated.
+
+    `attempts` counts over the execution's life; delays double from `first` to `ceiling`, with jitter in [d/2, d]. A
+    provider's own `retry_after` is a floor that may exceed the ceiling.
+    """
+
+    attempts: int = 5
+    first: timedelta = timedelta(seconds=1)
+    ceiling: timedelta = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError("Retry(attempts=…) is at least 1: the first send counts")
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A person or a program, as text: it outlives the account. `label` is what people read."""
+
+    id: str
+    label: str = ""
+
+    @classmethod
+    def of(cls, who: Any) -> Actor | None:
+        """Return the actor for a user, an actor, a name or None (also for an anonymous user)."""
+        if who is None or isinstance(who, Actor):
+            return who
+        if isinstance(who, str):
+            return cls(who, who)
+        if getattr(who, "is_anonymous", False) or getattr(who, "pk", None) is None:
+            return None
+        return cls(f"user:{who.pk}", str(who.get_username()) if hasattr(who, "get_username") else str(who))
+
+    def as_json(self) -> dict[str, str]:
+        """Return the form in which the journal keeps it."""
+        return {"id": self.id, "label": self.label or self.id}
+
+    def __str__(self) -> str:
+        return self.label or self.id
+
+
+@dataclass(frozen=True)
+class ApprovalRule:
+    """Who must agree before a send, and within which times. Frozen on the execution and part of its digest.
+
+    Args:
+        approvers: a permission, `app.codename`.
+        quorum: how many distinct people.
+        decide_within: after that the request for approval expires.
+        use_within: after the grant (or `not_before`), the licence lapses unused.
+        not_before: the earliest send.
+        four_eyes: nobody approves what they asked for, or what was asked for on their behalf.
+        covers_retries: the licence is worth sends until one is not proven absent; otherwise worth one send.
+    """
+
+    approvers: str
+    quorum: int = 1
+    decide_within: timedelta = timedelta(days=7)
+    use_within: timedelta = timedelta(days=1)
+    not_before: datetime | None = None
+    four_eyes: bool = True
+    covers_retries: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.approvers, str) or "." not in self.approvers:
+            raise ValueError("ApprovalRule(approvers=…) is a permission such as 'payments.approve_refund'")
+        if self.quorum < 1:
+            raise ValueError("ApprovalRule(quorum=…) is at least 1")
+        if self.decide_within <= timedelta(0) or self.use_within <= timedelta(0):
+            raise ValueError("ApprovalRule: decide_within and use_within are longer than zero")
+        if self.not_before is not None and self.not_before.tzinfo is None:
+            raise ValueError("ApprovalRule(not_before=…) needs a time zone")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What people are shown before they decide. `amount` counts minor units of `currency`."""
+
+    title: str
+    facts: dict[str, str] = field(default_factory=dict)
+    amount: int | None = None
+    currency: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Permit:
+    """The licence for one request to the provider: send under `provider_key`, before `deadline`.
+
+    `deadline` is on `monotonic()`; `remaining()` is what a client's timeout should be set to.
+    """
+
+    attempt: UUID
+    number: int
+    epoch: int
+    provider_key: str
+    deadline: float
+
+    def remaining(self) -> timedelta:
+        """Return the time left to the deadline, zero when it has passed."""
+        return timedelta(seconds=max(0.0, self.deadline - monotonic()))
+
+
+@dataclass(frozen=True)
+class Context(Generic[P]):
+    """What an effect's methods know of the execution they work for."""
+
+    ref: str
+    operation: str
+    payload: P
+    tenant: str
+    key: str
+    provider_key: str
+    requested_by: Actor | None
+    on_behalf_of: Actor | None
+    attempt: int
+    reference: str
+    about: tuple[str, str] | None
+    previous: Outcome | None = None
+    token: Any = None
+    compensates: str | None = None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The provider's answer is itself the proof that it happened."""
+
+    output: Any = None
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One part of an itemised effect."""
+
+    key: str
+    applied: bool
+    reference: str = ""
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Some items were applied and others were refused; nothing is in doubt."""
+
+    items: Sequence[Item]
+    output: Any = None
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The provider took the order and will carry it out; only a look-up can prove it."""
+
+    reference: str = ""
+    expect_by: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Proceed:
+    """The precondition holds. `token` reaches `send` as `context.token`."""
+
+    token: Any = None
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The precondition does not hold and will not: end without sending."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Later:
+    """The precondition does not hold yet; ask again `after`."""
+
+    after: timedelta
+    reason: str = ""
+
+
+SendResult = Applied | Partial | Submitted
+Precondition = Proceed | Refuse | Later

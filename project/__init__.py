@@ -1,0 +1,1 @@
+"""A small shop on django-effects, and what its demo needs."""

@@ -1,0 +1,507 @@
+"""Fingerprints: rows 6, 21 and 30 to 37 of the HTTP contract."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.handlers.wsgi import WSGIRequest
+from django.http import HttpRequest, UnreadablePostError
+from django.test import RequestFactory
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
+from hypothesis import given
+from hypothesis import strategies as st
+from rest_framework.exceptions import ParseError, UnsupportedMediaType
+from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.request import Request
+
+from effects.exceptions import PayloadError
+from effects.http.fingerprints import (
+    DEFINITIONS,
+    PARTS,
+    VERSION,
+    BodyTooLargeError,
+    BodyUnreadableError,
+    FingerprintFields,
+    UnknownDefinitionError,
+    compare,
+    differs,
+    fingerprint,
+)
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+factory = RequestFactory()
+
+
+def plain(
+    body: bytes = b"", content_type: str = JSON, path: str = "/refunds/", method: str = "POST"
+) -> WSGIRequest:
+    return factory.generic(method, path, body, content_type)
+
+
+def drf(http: HttpRequest) -> Request:
+    return Request(http, parsers=[JSONParser(), FormParser(), MultiPartParser()])
+
+
+def as_is(http: HttpRequest) -> Any:
+    return http
+
+
+def upload(
+    boundary: str = BOUNDARY, *, name: str = "a.txt", content: bytes = b"hello", **fields: str
+) -> WSGIRequest:
+    data = {"note": "n", **fields, "file": SimpleUploadedFile(name, content, "text/plain")}
+    body = encode_multipart(boundary, data)
+    return plain(body, f"multipart/form-data; boundary={boundary}")
+
+
+def same(first: Any, second: Any, **options: Any) -> bool:
+    return differs(fingerprint(first, **options), fingerprint(second, **options)) == []
+
+
+KINDS = pytest.mark.parametrize("kind", [as_is, drf], ids=["django", "drf"])
+
+
+@KINDS
+class TestParts:
+    @pytest.mark.parametrize(
+        ("other", "part"),
+        [
+            ({"method": "PUT"}, "method"),
+            ({"path": "/refunds/2/?a=1"}, "path"),
+            ({"path": "/refunds/?a=2"}, "query"),
+            ({"path": "/refunds/"}, "query"),
+            ({"body": b'{"a":2}'}, "body"),
+            ({"body": b"[]"}, "body"),
+            ({"content_type": "application/vnd.shop+json"}, "media_type"),
+        ],
+    )
+    def test_6_each_part_counts(self, kind: Callable[..., Any], other: dict[str, Any], part: str) -> None:
+        """Another method, path, query, body or media type is another request, and is named."""
+        first = {"body": b'{"a":1}', "path": "/refunds/?a=1"}
+        one, two = kind(plain(**first)), kind(plain(**{**first, **other}))
+        assert differs(fingerprint(one), fingerprint(two)) == [part]
+
+    def test_all_parts_are_digests(self, kind: Callable[..., Any]) -> None:
+        """A fingerprint holds five SHA-256 digests and nothing of the request."""
+        parts = fingerprint(kind(plain(b'{"card":"4111"}')))
+        assert tuple(parts) == PARTS
+        assert all(len(value) == 64 and int(value, 16) for value in parts.values())
+
+    @pytest.mark.parametrize(
+        ("first", "second", "equal"),
+        [
+            ("/?a=1&b=2", "/?b=2&a=1", False),
+            ("/?a=1&a=2", "/?a=2&a=1", False),
+            ("/?a=A", "/?a=%41", True),
+            ("/?a=%FF", "/?a=%FE", False),
+            ("/?a=b%26c", "/?a=b&c", False),
+            ("/?a=", "/?a", True),
+            ("/?", "/", True),
+        ],
+    )
+    def test_query(self, kind: Callable[..., Any], first: str, second: str, equal: bool) -> None:
+        """The query counts as decoded pairs in the order sent."""
+        assert same(kind(plain(path=first)), kind(plain(path=second))) is equal
+
+    @pytest.mark.parametrize(
+        ("first", "second", "equal"),
+        [
+            (JSON, "application/JSON; charset=UTF-8", True),
+            (JSON, "application/json; charset=utf-16", False),
+            ("text/plain", "text/plain; charset=utf-8", False),
+            ("application/x; boundary=1", "application/x; boundary=2", False),
+            ("text/plain; b=1; a=2", "text/plain; a=2; b=1", True),
+        ],
+    )
+    def test_media_type(self, kind: Callable[..., Any], first: str, second: str, equal: bool) -> None:
+        """Case, order of parameters and the charset that holds anyway do not count; the rest does."""
+        assert same(kind(plain(b"{}", first)), kind(plain(b"{}", second))) is equal
+
+
+@KINDS
+class TestJSON:
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (b'{"a":1,"b":[1,2]}', b'\n{ "b": [1, 2], "a": 1 }\n'),
+            (b'{"a":{"x":1,"y":2}}', b'{"a":{"y":2,"x":1}}'),
+            (b'"\xc3\xa9"', b'"\\u00e9"'),
+        ],
+    )
+    def test_31_form_does_not_count(self, kind: Callable[..., Any], first: bytes, second: bytes) -> None:
+        """Key order, white space and escapes do not make another request."""
+        assert same(kind(plain(first)), kind(plain(second)))
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (b'{"a":1}', b'{"a":1.0}'),
+            (b'{"a":9007199254740993}', b'{"a":9007199254740992}'),
+            (b'{"a":0.1}', b'{"a":0.1000000000000000000001}'),
+            (b'{"a":1e400}', b'{"a":1e401}'),
+            (b'{"a":1}', b'{"a":"1"}'),
+            (b'{"a":1}', b'{"a":true}'),
+            (b'{"a":1}', b'{"a":{"n":"1"}}'),
+            (b'{"a":null}', b"{}"),
+            (b"[1,2]", b"[2,1]"),
+            (b'{"a":1,"a":2}', b'{"a":2}'),
+            (b'{"a":1,"a":2}', b'{"a":2,"a":1}'),
+            (b'{"a":1,"a":2}', b'{"d":[["a",1],["a",2]]}'),
+            (b'{"o":[]}', b"{}"),
+            (b'{"a":', b'{"a": '),
+            (b"", b"null"),
+            (b"[" * 100_000, b"[" * 99_999),
+        ],
+    )
+    def test_32_values_never_merge(self, kind: Callable[..., Any], first: bytes, second: bytes) -> None:
+        """Numbers as written, types, order of lists and repeated names count; broken JSON counts by bytes."""
+        assert not same(kind(plain(first)), kind(plain(second)))
+
+    def test_34_fields(self, kind: Callable[..., Any]) -> None:
+        """`FingerprintFields` names what counts; a body that is no object counts whole."""
+        first, second = b'{"amount":1,"nonce":"x"}', b'{"amount":1,"nonce":"y"}'
+        for fields in (FingerprintFields(exclude=("nonce",)), FingerprintFields(include=("amount",))):
+            assert same(kind(plain(first)), kind(plain(second)), fields=fields)
+            assert not same(kind(plain(first)), kind(plain(b'{"amount":2,"nonce":"x"}')), fields=fields)
+            assert not same(kind(plain(b'["x"]')), kind(plain(b'["y"]')), fields=fields)
+            assert not same(kind(plain(b"2")), kind(plain(b"3")), fields=fields)
+        assert not same(kind(plain(first)), kind(plain(second)))
+
+    def test_34_callable(self, kind: Callable[..., Any]) -> None:
+        """A callable gets the request and says what counts; what it returns must be exact."""
+
+        def amount(request: Any) -> Any:
+            return json.loads(request.body)["amount"]
+
+        assert same(kind(plain(b'{"amount":1,"n":1}')), kind(plain(b'{"amount":1,"n":2}')), fields=amount)
+        assert not same(kind(plain(b'{"amount":1}')), kind(plain(b'{"amount":2}')), fields=amount)
+        assert fingerprint(kind(plain()), lambda request: b"bytes")
+        with pytest.raises(PayloadError):
+            fingerprint(kind(plain()), lambda request: 1.5)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=10,
+    ),
+    st.integers(0, 4),
+)
+def test_json_spacing_never_counts(value: Any, indent: int) -> None:
+    """However a library lays out the same JSON, it is one request."""
+    compact = json.dumps(value).encode()
+    spread = json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False).encode()
+    assert same(plain(compact), plain(spread))
+
+
+def test_fields_refuse_a_bare_string() -> None:
+    """A string in place of a tuple would name letters."""
+    with pytest.raises(TypeError, match="tuple"):
+        FingerprintFields(exclude="nonce")
+
+
+@KINDS
+class TestForms:
+    def test_pairs(self, kind: Callable[..., Any]) -> None:
+        """Forms count by name; the order of one name's values counts, that of the names does not."""
+        assert same(kind(plain(b"a=1&b=2", FORM)), kind(plain(b"b=2&a=1", FORM)))
+        assert same(kind(plain(b"a=%41", FORM)), kind(plain(b"a=A", FORM)))
+        assert not same(kind(plain(b"a=1&a=2", FORM)), kind(plain(b"a=2&a=1", FORM)))
+        assert not same(kind(plain(b"a=%FF", FORM)), kind(plain(b"a=%FE", FORM)))
+        assert not same(kind(plain(b"a=\xff", FORM)), kind(plain(b"a=\xfe", FORM)))
+        assert not same(kind(plain(b"a=1", FORM)), kind(plain(b"a=", FORM)))
+        exclude = FingerprintFields(exclude=("csrf",))
+        assert same(kind(plain(b"a=1&csrf=x", FORM)), kind(plain(b"a=1&csrf=y", FORM)), fields=exclude)
+
+    def test_33_multipart(self, kind: Callable[..., Any]) -> None:
+        """A new boundary is the same request; names, values, file names and contents count."""
+        first = fingerprint(kind(upload()))
+        assert differs(first, fingerprint(kind(upload("another-boundary")))) == []
+        for other in (upload(name="b.txt"), upload(content=b"hellp"), upload(note="m"), upload(more="x")):
+            assert differs(first, fingerprint(kind(other))) == ["body"]
+        assert same(
+            kind(upload(content=b"1")),
+            kind(upload(content=b"2")),
+            fields=FingerprintFields(exclude=("file",)),
+        )
+
+    def test_33_files_are_left_for_the_handler(self, kind: Callable[..., Any]) -> None:
+        """After the fingerprint, fields and files are there as if nobody had looked."""
+        request = kind(upload())
+        fingerprint(request)
+        assert request.POST["note"] == "n"
+        assert request.FILES["file"].read() == b"hello"
+        if kind is drf:
+            assert request.data["note"] == "n"
+
+    @pytest.mark.parametrize("method", ["PUT", "PATCH"])
+    def test_33_other_methods(self, kind: Callable[..., Any], method: str) -> None:
+        """PUT and PATCH carry multipart too, and the handler can still parse it."""
+        one, two = upload(), upload("another-boundary")
+        three = upload(content=b"other")
+        for http in (one, two, three):
+            http.method = method
+        first = kind(one)
+        parts = fingerprint(first)
+        assert differs(parts, fingerprint(kind(two))) == []
+        assert differs(parts, fingerprint(kind(three))) == ["body"]
+        if kind is as_is:
+            form, files = first.parse_file_upload(first.META, first)
+            assert form["note"] == "n"
+            assert files["file"].read() == b"hello"
+
+    def test_33_large_files_stream(self, kind: Callable[..., Any], settings: Any) -> None:
+        """A file is not held in memory and does not count against the limit of the body."""
+        settings.EFFECTS = {"MAX_FINGERPRINT_BYTES": 1000}
+        request = kind(upload(content=b"x" * 12_000_000))
+        tracemalloc.start()
+        fingerprint(request)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 6_000_000
+        request.FILES["file"].close()
+
+    def test_media_type_that_the_view_does_not_take(self, kind: Callable[..., Any]) -> None:
+        """DRF's own refusal of a multipart body reaches its exception handler."""
+        if kind is drf:
+            with pytest.raises(UnsupportedMediaType):
+                fingerprint(Request(upload(), parsers=[JSONParser()]))
+
+    def test_malformed_multipart(self, kind: Callable[..., Any]) -> None:
+        """A body that is no multipart is an error, never the digest of an empty form, asked once or twice."""
+        request = kind(plain(b"x" * 200, MULTIPART_CONTENT.replace("BoUnDaRyStRiNg", "é")))
+        for _ in range(2):
+            with pytest.raises((BodyUnreadableError, ParseError)):
+                fingerprint(request)
+
+
+def test_bytes_count() -> None:
+    """Other media types count byte by byte."""
+    assert same(plain(b"\x00\xff", "application/pdf"), plain(b"\x00\xff", "application/pdf"))
+    assert not same(plain(b'{"a":1}', "text/plain"), plain(b'{"a": 1}', "text/plain"))
+
+
+@KINDS
+class TestWhoReadBefore:
+    @pytest.mark.parametrize(
+        ("body", "content_type"),
+        [(b'{"a":1}', JSON), (b"a=1&b=2", FORM), (b"raw", "text/plain")],
+    )
+    def test_37_body_or_post_was_touched(
+        self, kind: Callable[..., Any], body: bytes, content_type: str
+    ) -> None:
+        """A middleware that read `body` or `POST` changes nothing."""
+        parts = fingerprint(kind(plain(body, content_type)))
+        for attribute in ("body", "POST"):
+            http = plain(body, content_type)
+            getattr(http, attribute)
+            assert fingerprint(kind(http)) == parts
+
+    @pytest.mark.parametrize("attribute", ["body", "POST", "FILES"])
+    def test_37_multipart_was_touched(self, kind: Callable[..., Any], attribute: str) -> None:
+        """The same for uploads, even after somebody read the file to its end."""
+        http = upload()
+        getattr(http, attribute)
+        if attribute == "FILES":
+            http.FILES["file"].read()
+        assert fingerprint(kind(http)) == fingerprint(kind(upload()))
+
+    def test_37_handler_reads_after_us(self, kind: Callable[..., Any]) -> None:
+        """The handler finds body, stream and data untouched, and may change the data: row 36."""
+        request = kind(plain(b'{"a":1}'))
+        parts = fingerprint(request)
+        if kind is drf:
+            request.data["a"] = 2
+        assert request.body == b'{"a":1}'
+        assert fingerprint(request) == parts
+
+    def test_37_consumed_without_a_trace(self, kind: Callable[..., Any]) -> None:
+        """A stream that somebody read and threw away is a clear error, never an empty body."""
+        for http in (plain(b'{"a":1}'), plain(b"a=1", FORM), plain(b"raw", "text/plain"), upload()):
+            http.read()
+            with pytest.raises(BodyUnreadableError, match="did not keep"):
+                fingerprint(kind(http))
+            if http.content_type == "multipart/form-data":
+                _ = http.POST
+                with pytest.raises(BodyUnreadableError, match="did not keep"):
+                    fingerprint(kind(http))
+
+    def test_closed_upload(self, kind: Callable[..., Any]) -> None:
+        """A file that was closed before is an error."""
+        request = kind(upload())
+        request.FILES["file"].close()
+        with pytest.raises(BodyUnreadableError, match="closed"):
+            fingerprint(request)
+
+
+class TestDRFReadBefore:
+    @pytest.mark.parametrize(
+        "make", [lambda: plain(b'{"a":1,"b":["x",null,true]}'), lambda: plain(b"a=1&b=2", FORM), upload]
+    )
+    def test_37_data_was_touched(self, make: Callable[[], WSGIRequest]) -> None:
+        """A permission class that read `request.data` changes nothing."""
+        request = drf(make())
+        assert request.data
+        assert fingerprint(request) == fingerprint(drf(make())) == fingerprint(make())
+
+    @pytest.mark.parametrize("body", [b'{"a":1,"b":["x",null,true]}', b"a=1&b=2"])
+    def test_37_releases_that_keep_no_bytes(self, body: bytes) -> None:
+        """Where DRF parsed straight from the stream, its value gives the same fingerprint."""
+        content_type = JSON if body.startswith(b"{") else FORM
+        request = drf(plain(body, content_type))
+        assert request.data
+        del request._request._body
+        request._request._read_started = True
+        assert fingerprint(request) == fingerprint(plain(body, content_type))
+
+    def test_37_floats_without_bytes(self) -> None:
+        """A parsed float does not tell how it was written, so nothing is guessed."""
+        request = drf(plain(b'{"a":1.50}'))
+        assert request.data
+        del request._request._body
+        with pytest.raises(BodyUnreadableError, match=r"3\.18"):
+            fingerprint(request)
+
+    def test_broken_json_that_a_permission_swallowed(self) -> None:
+        """The empty data that DRF leaves after a parse error is not the body."""
+        request = drf(plain(b'{"a":'))
+        with pytest.raises(ParseError):
+            _ = request.data
+        assert fingerprint(request) == fingerprint(plain(b'{"a":'))
+        del request._request._body
+        with pytest.raises(BodyUnreadableError):
+            fingerprint(request)
+
+    def test_parser_of_another_kind(self) -> None:
+        """A multipart parser that returns a dict needs a callable."""
+
+        class Nested(MultiPartParser):
+            def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+                stream.read()
+                return {"nested": {}}
+
+        with pytest.raises(BodyUnreadableError, match="callable"):
+            fingerprint(Request(upload(), parsers=[Nested()]))
+
+
+class Broken(BytesIO):
+    def read(self, *args: Any) -> bytes:
+        raise OSError("connection reset")
+
+
+def over(stream: BytesIO, length: int, content_type: str = JSON) -> WSGIRequest:
+    environ = plain(b"", content_type).META
+    environ.update({"CONTENT_LENGTH": str(length), "wsgi.input": stream})
+    return WSGIRequest(environ)
+
+
+@KINDS
+class TestUnreadable:
+    @pytest.mark.parametrize("content_type", [JSON, FORM, "text/plain", MULTIPART_CONTENT])
+    def test_21_client_hung_up(self, kind: Callable[..., Any], content_type: str) -> None:
+        """A connection that broke is an error, with an exception of the server or without."""
+        with pytest.raises(BodyUnreadableError) as caught:
+            fingerprint(kind(over(Broken(b""), 100, content_type)))
+        assert caught.value.status == 400
+        assert caught.value.code == "idempotency_request_invalid"
+        assert isinstance(caught.value.__cause__, UnreadablePostError)
+        whole = encode_multipart(BOUNDARY, {"file": SimpleUploadedFile("a", b"x" * 1000)})
+        half = whole[:700] if content_type == MULTIPART_CONTENT else b'{"a":1}'
+        with pytest.raises(BodyUnreadableError):
+            fingerprint(kind(over(BytesIO(half), len(whole), content_type)))
+
+    def test_21_no_length(self, kind: Callable[..., Any]) -> None:
+        """A chunked body that Django takes for empty is not the empty one; a bad length is an error."""
+        for content_type in (JSON, MULTIPART_CONTENT):
+            http = plain(b"", content_type)
+            http.META.pop("CONTENT_LENGTH", None)
+            http.META["HTTP_TRANSFER_ENCODING"] = "chunked"
+            with pytest.raises(BodyUnreadableError, match="Content-Length"):
+                fingerprint(kind(http))
+        http = plain(b"{}")
+        http.META["CONTENT_LENGTH"] = "many"
+        with pytest.raises(BodyUnreadableError, match="number"):
+            fingerprint(kind(http))
+
+    def test_21_too_large(self, kind: Callable[..., Any], settings: Any) -> None:
+        """A body over the limit is refused, unread if its length is known, read before or not."""
+        settings.EFFECTS = {"MAX_FINGERPRINT_BYTES": 10}
+        http = over(Broken(b""), 11)
+        with pytest.raises(BodyTooLargeError) as caught:
+            fingerprint(kind(http))
+        assert caught.value.status == 413
+        assert caught.value.limit == 10
+        assert fingerprint(kind(plain(b'{"a": 123}')))
+        http = plain(b'{"a": 1234}')
+        assert http.body
+        with pytest.raises(BodyTooLargeError):
+            fingerprint(kind(http))
+        with pytest.raises(BodyTooLargeError):
+            fingerprint(kind(upload(note="x" * 11)))
+
+    def test_21_larger_than_django_takes(self, kind: Callable[..., Any], settings: Any) -> None:
+        """Django's own limit of bodies in memory is the same problem."""
+        settings.EFFECTS = {"MAX_FINGERPRINT_BYTES": 1000}
+        settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 20
+        with pytest.raises(BodyTooLargeError) as caught:
+            fingerprint(kind(plain(b'{"a":"xxxxxxxxxxxxxxxxxxxxxxxx"}')))
+        assert caught.value.limit == 20
+        with pytest.raises(BodyTooLargeError):
+            fingerprint(kind(upload(note="x" * 100)))
+
+    def test_empty_bodies(self, kind: Callable[..., Any]) -> None:
+        """No body, an empty form and an empty multipart body are requests like others."""
+        assert same(kind(plain(b"", "")), kind(plain(b"", "")))
+        assert same(kind(plain(b"", FORM)), kind(plain(b"", FORM)))
+        empty = encode_multipart(BOUNDARY, {})
+        assert same(kind(plain(empty, MULTIPART_CONTENT)), kind(plain(empty, MULTIPART_CONTENT)))
+
+
+class TestDefinitions:
+    def test_30_compared_by_the_definition_of_the_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A newer definition does not make an old row's request another one."""
+        stored = fingerprint(plain(b"{}"))
+        newer = {**DEFINITIONS, 2: lambda request, fields: dict.fromkeys(PARTS, "other")}
+        monkeypatch.setattr("effects.http.fingerprints.DEFINITIONS", newer)
+        monkeypatch.setattr("effects.http.fingerprints.VERSION", 2)
+        assert compare(1, stored, plain(b"{}")) == []
+        assert compare(1, stored, plain(b"[]")) == ["body"]
+        assert fingerprint(plain(b"{}"))["body"] == "other"
+
+    def test_unknown_definition(self) -> None:
+        """A row of a later release is a policy change, not a difference."""
+        with pytest.raises(UnknownDefinitionError) as caught:
+            compare(99, {}, plain())
+        assert caught.value.code == "operation_policy_changed"
+
+    def test_definition_1_is_frozen(self) -> None:
+        """Rows in databases name these digests; a change of definition 1 would refuse their retries."""
+        assert VERSION in DEFINITIONS
+        bodies = {
+            "json": plain(b'{"b":[1.0,null],"a":{"x":1,"x":2}}', path="/o/1/?q=%41"),
+            "form": plain(b"b=2&a=1&a=0", FORM),
+            "multipart": upload(),
+            "bytes": plain(b"raw", "text/plain; charset=UTF-8"),
+        }
+        frozen = {name: DEFINITIONS[1](request, None)["body"][:16] for name, request in bodies.items()}
+        assert frozen == FROZEN_BODIES
+
+    def test_parts_of_other_definitions(self) -> None:
+        """A part that only one side has is a difference."""
+        assert differs({"body": "1"}, {"body": "1", "extra": "2"}) == ["extra"]
+
+
+FROZEN_BODIES = {
+    "json": "bb78f85dea512c00",
+    "form": "4e4821353b5ed3b7",
+    "multipart": "6425d7a24e3b76c7",
+    "bytes": "1af15663854e2366",
+}

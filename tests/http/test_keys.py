@@ -1,0 +1,171 @@
+"""The Idempotency-Key header: rows 3, 4 and 5 of the HTTP contract."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import http_sf
+import pytest
+from django.test import RequestFactory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+
+DATA = Path(__file__).parent.parent / "data"
+UUID = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+
+
+def vectors(*names: str) -> list[Any]:
+    """The conformance vectors of the HTTP working group that are about items."""
+    found = []
+    for name in names:
+        found += [
+            pytest.param(vector, id=f"{name}: {vector['name']}")
+            for vector in json.loads((DATA / f"{name}.json").read_text("utf-8"))
+            if vector["header_type"] == "item"
+        ]
+    return found
+
+
+def lines(vector: dict[str, Any]) -> str:
+    # Header lines are joined as by HTTP itself (RFC 9110 §5.3); bytes reach us as latin-1, by WSGI.
+    return ", ".join(vector["raw"]).encode().decode("latin-1")
+
+
+@pytest.mark.parametrize("vector", vectors("sf-string", "sf-string-generated", "sf-token", "sf-item"))
+def test_library_holds_against_the_vectors(vector: dict[str, Any]) -> None:
+    """http-sf reads each string, token and item as the working group says, or refuses it."""
+    raw = ", ".join(vector["raw"]).encode()
+    if vector.get("must_fail"):
+        with pytest.raises(http_sf.StructuredFieldError):
+            http_sf.parse(raw, tltype="item")
+    else:
+        value, parameters = http_sf.parse(raw, tltype="item")  # type: ignore[misc]
+        expected = vector["expected"][0]
+        assert str(value) == str(expected["value"] if isinstance(expected, dict) else expected)
+        assert parameters == {}
+
+
+@pytest.mark.parametrize("vector", vectors("sf-string", "sf-string-generated", "sf-token", "sf-item"))
+def test_vectors(vector: dict[str, Any]) -> None:
+    """A key is what RFC 9651 reads, unless it is blank or longer than 255 characters."""
+    expected = None if vector.get("must_fail") else vector["expected"][0]
+    expected = expected["value"] if isinstance(expected, dict) else expected
+    if expected is None or not str(expected).strip() or len(str(expected)) > 255:
+        with pytest.raises(KeyInvalidError):
+            parse_key(lines(vector))
+    else:
+        # Among the items is a bare number; as a key it is text.
+        assert parse_key(lines(vector)) == str(expected)
+
+
+def test_missing() -> None:
+    """No header is no key, and no error."""
+    assert parse_key(None) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        ("K", "K"),
+        ('"K"', "K"),
+        (UUID, UUID),
+        (f'"{UUID}"', UUID),
+        ("  K  ", "K"),
+        ("K;a=1;b", "K"),
+        ('"K"; a="x, y"; b=?0', "K"),
+        ("17", "17"),
+        ("-17", "-17"),
+        ("order:17/2", "order:17/2"),
+        ("_-~base64url", "_-~base64url"),
+        (r'"a\"b\\c"', r"a\"b\c".replace('\\"', '"')),
+        ('"a, b"', "a, b"),
+        ('" K"', " K"),
+        ("x" * 255, "x" * 255),
+        (f'"{"x" * 255}"', "x" * 255),
+        (f'"{"x" * 254}";p={"y" * 500}', "x" * 254),
+        ("it's", "it's"),
+    ],
+)
+def test_accepted(raw: str, key: str) -> None:
+    """Quoted and bare are one key; parameters and spaces around it do not count."""
+    assert parse_key(raw) == key
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ('""', "empty"),
+        ('"   "', "empty"),
+        ("x" * 256, "255"),
+        (f'"{"x" * 256}"', "255"),
+        ("é", "ASCII"),
+        ('"é"', "ASCII"),
+        ("a\x00b", "ASCII"),
+        ("a\tb", "ASCII"),
+        ("a\r\nb", "ASCII"),
+        ("a\x7f", "ASCII"),
+        ("a, b", "list"),
+        ("a,a", "list"),
+        ('"a", "b"', "list"),
+        (f"{UUID}, {UUID}", "list"),
+        (",", "list"),
+        ('"a', "quoting"),
+        ('a"', "quoting"),
+        ('"a"b', "quoting"),
+        ('"a\\b"', "quoting"),
+        ("'a'", "quoting"),
+        ("a b", "structured field"),
+        ("a=", "structured field"),
+        ("K;", "structured field"),
+        ("K;A=1", "structured field"),
+        ("K ;a=1", "structured field"),
+        ("K;a=@99999999999999", "structured field"),
+        (":YWJj:", "structured field"),
+        ("?1", "structured field"),
+        ("@1659578233", "structured field"),
+        ("(a)", "structured field"),
+        ('%"a"', "quoting"),
+    ],
+)
+def test_refused(raw: str, says: str) -> None:
+    """Whatever two readers could take for two keys is refused, with a reason that repeats nothing of it."""
+    with pytest.raises(KeyInvalidError, match=says) as caught:
+        parse_key(raw)
+    assert caught.value.code == "idempotency_key_invalid"
+    assert not caught.value.effect_may_have_happened
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=255))
+def test_every_string_survives_quoting(key: str) -> None:
+    """What a structured-field library writes, we read back, blank keys excepted."""
+    raw = http_sf.ser(key)
+    if key.strip(" "):
+        assert parse_key(raw) == key
+    else:
+        with pytest.raises(KeyInvalidError):
+            parse_key(raw)
+
+
+@given(st.text())
+def test_never_another_error(raw: str) -> None:
+    """Any text is a key or a KeyInvalidError."""
+    try:
+        key = parse_key(raw)
+    except KeyInvalidError:
+        return
+    assert key
+    assert len(key) <= 255
+    assert key.isascii()
+    assert key.isprintable()
+
+
+def test_where_django_keeps_it() -> None:
+    """The header is found in META under the name that we export."""
+    request = RequestFactory().post("/", headers={"Idempotency-Key": '"K"'})
+    assert parse_key(request.META.get(META_NAME)) == "K"

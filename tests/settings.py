@@ -1,0 +1,9 @@
+"""Settings of the test suite: the project's own, made faster and quieter."""
+
+from project.settings import *  # noqa: F403
+from project.settings import DATABASES, LOGGING
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+DATABASES["default"]["TEST"] = {"NAME": "test_effects"}
+LOGGING["root"] = {"handlers": ["console"], "level": "WARNING"}

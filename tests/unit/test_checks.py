@@ -1,0 +1,214 @@
+"""The system checks."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core import checks as django_checks
+from django.db import connection, connections
+from django.db.migrations.recorder import MigrationRecorder
+
+import effects.checks as ours
+from effects.conf import DOCS
+
+POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "journal"}
+
+
+def ids(messages: list[Any]) -> list[str]:
+    """The ids of messages, each of which must have a hint with a link."""
+    for message in messages:
+        assert f"{DOCS}/reference/checks/#" in message.hint
+    return [message.id for message in messages]
+
+
+@pytest.fixture
+def journal(settings: Any) -> Iterator[Any]:
+    """A function that puts a database into DATABASES under the alias `journal` and makes it the journal's."""
+
+    def configure(**values: Any) -> None:
+        connections.databases["journal"] = connections.configure_settings(
+            {"default": {}, "journal": {**POSTGRES, **values}}
+        )["journal"]
+        settings.EFFECTS = {"DATABASE": "journal"}
+
+    yield configure
+    if "journal" in connections.databases:
+        if hasattr(connections._connections, "journal"):
+            del connections["journal"]
+        del connections.databases["journal"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({}, []),
+        ({"DATABSE": "x"}, ["effects.E001"]),
+        ({"REQUEST_LEASE": 60}, ["effects.E002"]),
+        ({"DATABSE": "x", "SWEEP_BATCH": 0}, ["effects.E001", "effects.E002"]),
+        ("x", ["effects.E002"]),
+    ],
+)
+def test_settings(settings: Any, value: Any, expected: list[str]) -> None:
+    """Typos and wrong values of EFFECTS are errors."""
+    settings.EFFECTS = value
+    assert ids(ours.check_settings()) == expected
+
+
+def test_missing_alias(settings: Any) -> None:
+    """A journal in a database that is not configured is an error that names those that are."""
+    settings.EFFECTS = {"DATABASE": "nowhere"}
+    (message,) = ours.check_journal()
+    assert message.id == "effects.E003"
+    assert "default" in str(message.hint)
+    assert ours.check_journal_options() == []
+    assert ours.check_server(databases=["nowhere"]) == []
+
+
+def test_other_vendor(journal: Any) -> None:
+    """A journal on SQLite is refused in one sentence that shows the way out."""
+    journal(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
+    (message,) = ours.check_journal()
+    assert message.id == "effects.E004"
+    assert "PostgreSQL" in message.msg
+    assert "DATABASE" in str(message.hint)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, []),
+        ({"OPTIONS": {"isolation_level": "read committed"}}, []),
+        ({"OPTIONS": {"isolation_level": "serializable"}}, ["effects.E005"]),
+        ({"OPTIONS": {"options": "-c default_transaction_isolation=serializable"}}, ["effects.E005"]),
+        ({"OPTIONS": {"options": r"-c default_transaction_isolation=read\ committed"}}, []),
+        ({"OPTIONS": {"options": "-c synchronous_commit=off"}}, ["effects.E006"]),
+        ({"OPTIONS": {"options": "-c search_path=a -csynchronous_commit=OFF"}}, ["effects.E006"]),
+        ({"OPTIONS": {"options": "--synchronous-commit=off"}}, ["effects.E006"]),
+        ({"OPTIONS": {"options": "-c synchronous_commit=remote_apply"}}, []),
+        ({"AUTOCOMMIT": False}, ["effects.E008"]),
+    ],
+)
+def test_options(journal: Any, values: dict[str, Any], expected: list[str]) -> None:
+    """Options that break the promises are found without a connection."""
+    if values.get("OPTIONS", {}).get("isolation_level"):
+        from psycopg import IsolationLevel
+
+        level = values["OPTIONS"]["isolation_level"].replace(" ", "_").upper()
+        values = {"OPTIONS": {"isolation_level": IsolationLevel[level]}}
+    journal(**values)
+    assert ours.check_journal() == []
+    assert ids(ours.check_journal_options()) == expected
+
+
+@pytest.mark.django_db
+def test_server_is_right(settings: Any) -> None:
+    """The database of the tests passes; a database that was not asked for is left alone."""
+    settings.EFFECTS = {}
+    assert ours.check_server(databases=["default"]) == []
+    assert ours.check_server(databases=None) == []
+    assert ours.check_server() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SET LOCAL synchronous_commit = off", "effects.E006"),
+        ("SET LOCAL default_transaction_isolation = 'repeatable read'", "effects.E005"),
+    ],
+)
+def test_server_side_defaults(settings: Any, statement: str, expected: str) -> None:
+    """A default of server, database or role counts as much as an option."""
+    settings.EFFECTS = {}
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert ids(ours.check_server(databases=["default"])) == [expected]
+
+
+@pytest.mark.django_db
+def test_old_server(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server older than the oldest supported one is an error."""
+    settings.EFFECTS = {}
+    monkeypatch.setattr(ours, "MINIMUM_SERVER", 1000)
+    assert ids(ours.check_server(databases=["default"])) == ["effects.E007"]
+
+
+def test_unreachable_server(journal: Any, django_db_blocker: Any) -> None:
+    """A server that does not answer is one message without a traceback."""
+    journal(HOST="127.0.0.1", PORT="1", OPTIONS={"connect_timeout": 2})
+    with django_db_blocker.unblock():
+        assert ids(ours.check_server(databases=["journal"])) == ["effects.E010"]
+        assert ids(ours.check_migrations(databases=["journal"])) == ["effects.E010"]
+
+
+@pytest.mark.django_db
+def test_migrations(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-migrated database says what to run, except to `migrate`; one that is ahead is a warning."""
+    settings.EFFECTS = {}
+    monkeypatch.setattr(sys, "argv", ["manage.py", "check"])
+    assert ours.check_migrations(databases=["default"]) == []
+    recorder = MigrationRecorder(connection)
+    recorder.record_applied("effects", "9999_future")
+    assert ids(ours.check_migrations(databases=["default"])) == ["effects.W002"]
+    recorder.record_unapplied("effects", "9999_future")
+    first, *_ = sorted(name for label, name in recorder.applied_migrations() if label == "effects")
+    recorder.record_unapplied("effects", first)
+    (message,) = ours.check_migrations(databases=["default"])
+    assert message.id == "effects.E011"
+    assert first in message.msg
+    assert "manage.py migrate effects" in str(message.hint)
+    monkeypatch.setattr(sys, "argv", ["manage.py", "migrate"])
+    assert ours.check_migrations(databases=["default"]) == []
+
+
+def test_our_package_is_ours() -> None:
+    """An ordinary installation passes."""
+    assert [message for message in ours.check_package() if message.level >= django_checks.ERROR] == []
+
+
+def test_foreign_package_in_place_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that took the name `effects` is an error that says where it is."""
+    foreign = ModuleType("effects")
+    foreign.__file__ = "/srv/shop/effects.py"
+    monkeypatch.setitem(sys.modules, "effects", foreign)
+    messages = ours.check_package()
+    assert "effects.E009" in ids(messages)
+    assert "/srv/shop/effects.py" in messages[0].msg
+
+
+def test_foreign_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An installed app that claims our name or label is an error."""
+    foreign = SimpleNamespace(name="shop.effects", label="effects", path=str(tmp_path))
+    monkeypatch.setattr(ours.apps, "get_app_configs", lambda: [foreign])
+    assert "effects.E009" in ids(ours.check_package())
+
+
+def test_foreign_package_behind_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another `effects` on the path is a warning: in another directory it would win."""
+    (tmp_path / "effects.py").write_text("")
+    assert importlib.util.find_spec("effects")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    messages = ours.check_package()
+    assert "effects.W001" in ids(messages)
+    assert any(str(tmp_path) in message.msg for message in messages)
+
+
+def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All checks have our tag; those that need a connection wait for `--database`."""
+    registry = django_checks.registry.CheckRegistry()
+    monkeypatch.setattr(ours.checks, "register", registry.register)
+    ours.register_checks()
+    assert {check.__name__ for check in registry.registered_checks if "database" in check.tags} == {
+        "check_server",
+        "check_migrations",
+    }
+    assert all("effects" in check.tags for check in registry.registered_checks)
+    assert {check.__name__ for check in registry.registered_checks} == {
+        name for name in ours.__all__ if name.startswith("check_")
+    }
