@@ -105,7 +105,7 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
                     "nothing of it is committed. Catch database errors inside a nested atomic()."
                 )
             finished = True
-            hooks = [hook for _, hook, _ in connection.run_on_commit]
+            hooks = [entry[1] for entry in connection.run_on_commit]
     except (OperationalError, InterfaceError) as error:
         if not finished and not _is_connection_failure(error):
             raise

@@ -13,14 +13,27 @@ from effects import runner, transitions
 from effects.dispatch import send_hint
 from effects.exceptions import ApprovalError
 from effects.models import Approval
-from effects.snapshots import ExecutionSnapshot
+from effects.operations import StoredAnswer
+from effects.snapshots import ExecutionSnapshot, RequestSnapshot
 from effects.states import APPROVAL_LIVE, ExecutionState, values
 from effects.types import Actor
 
-__all__ = ["cancel", "deny", "grant", "look_up_now", "observe", "reopen", "resolve", "withdraw"]
+__all__ = [
+    "cancel",
+    "deny",
+    "grant",
+    "look_up_now",
+    "observe",
+    "reopen",
+    "resolve",
+    "resolve_request",
+    "withdraw",
+]
 
 
-def grant(ref: str | UUID, *, by: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+def grant(
+    ref: str | UUID, *, by: Any, digest: str, comment: str = "", approval: str | UUID | None = None
+) -> ExecutionSnapshot:
     """Approve an execution that waits for people; with the quorum's last vote it is sent.
 
     Args:
@@ -28,17 +41,21 @@ def grant(ref: str | UUID, *, by: Any, digest: str, comment: str = "") -> Execut
         by: the person, as a user object.
         digest: of what they saw: the live approval's `digest` on their page.
         comment: their words.
+        approval: which request for approval their page showed. A page says it, so that its second click never counts
+            for a later request with the same contents; None: the newest with that digest.
 
     Raises:
         NotEntitledError, StaleRevisionError, ApprovalError: see `transitions.grant`; nothing changed.
     """
-    execution = transitions.grant(_live(ref, digest), user=by, digest=digest, comment=comment)
+    execution = transitions.grant(_meant(ref, digest, approval), user=by, digest=digest, comment=comment)
     return _after(execution)
 
 
-def deny(ref: str | UUID, *, by: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+def deny(
+    ref: str | UUID, *, by: Any, digest: str, comment: str = "", approval: str | UUID | None = None
+) -> ExecutionSnapshot:
     """Refuse an execution that waits for people. Args and errors as `grant`."""
-    return _after(transitions.deny(_live(ref, digest), user=by, digest=digest, comment=comment))
+    return _after(transitions.deny(_meant(ref, digest, approval), user=by, digest=digest, comment=comment))
 
 
 def withdraw(ref: str | UUID, *, by: Any, reason: str = "") -> ExecutionSnapshot:
@@ -89,6 +106,20 @@ def reopen(
     return _after(execution)
 
 
+def resolve_request(
+    ref: str | UUID, *, decision: str, revision: int, by: Any, reason: str, decision_id: str | None = None,
+    answer: StoredAnswer | None = None,
+) -> RequestSnapshot:
+    """Close a protected request in doubt by a person's decision: applied, not_applied or unknown.
+
+    Args and errors: see `transitions.resolve_request`.
+    """
+    return transitions.resolve_request(
+        _uuid(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
+        reason=reason, answer=answer,
+    )  # fmt: skip
+
+
 def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any]) -> ExecutionSnapshot:
     """Keep outside evidence that an execution applied: a webhook's, a statement's."""
     return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence))
@@ -105,13 +136,23 @@ def _who(by: Any) -> Actor:
     return actor
 
 
+def _meant(ref: str | UUID, digest: str, approval: str | UUID | None) -> UUID:
+    """Return the approval that a page showed, which is one of this execution."""
+    if approval is None:
+        return _live(ref, digest)
+    shown = Approval.objects.filter(pk=_uuid(approval), execution_id=_uuid(ref)).values_list("pk", flat=True).first()
+    if shown is None:
+        raise ApprovalError("This approval is not one of this execution.")
+    return shown
+
+
 def _live(ref: str | UUID, digest: str | None) -> UUID:
     """Return the approval that is meant: the one with that digest, else the live one."""
     approvals = Approval.objects.filter(execution_id=_uuid(ref)).order_by("-created_at")
     if digest is not None:
         exact = approvals.filter(digest=digest).values_list("pk", flat=True).first()
         if exact is not None:
-            return exact
+            return UUID(str(exact))
     live = approvals.filter(state__in=values(APPROVAL_LIVE)).values_list("pk", flat=True).first()
     found = live or approvals.values_list("pk", flat=True).first()
     if found is None:

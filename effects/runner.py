@@ -37,15 +37,13 @@ from effects.states import REQUEST_ENDED, ExecutionState, RequestState, values
 from effects.transitions import NotSentInTime, Report
 from effects.types import (
     Actor,
-    Applied,
     Context,
     Later,
-    Partial,
     Permit,
     Precondition,
     Proceed,
     Refuse,
-    Submitted,
+    SendResult,
     monotonic,
 )
 from effects.verdicts import Conflict, Inconclusive, Unreachable, Verdict
@@ -280,13 +278,13 @@ def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
 def _ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition:
     """Ask whether it may be sent now; a precondition that raises is a refusal, said so."""
     try:
-        answer = effect.precondition(context)
+        answer: Any = effect.precondition(context)
     except Exception as error:  # the project's code: nothing was sent, and nothing may hang on it for ever
         log.exception("The precondition of %s %s raised; it is refused.", effect.operation, context.ref)
         return Refuse(f"the precondition raised {type(error).__name__}: {error}")
-    if not isinstance(answer, (Proceed, Refuse, Later)):
-        return Refuse(f"the precondition returned {type(answer).__name__}, not Proceed, Refuse or Later")
-    return answer
+    if isinstance(answer, Precondition):
+        return answer
+    return Refuse(f"the precondition returned {type(answer).__name__}, not Proceed, Refuse or Later")
 
 
 def _send(
@@ -316,13 +314,13 @@ def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[R
         return NotSentInTime(), None
     call = effect.compensate if context.compensates else effect.send
     try:
-        answer = call(context, permit)
+        answer: Any = call(context, permit)
     except BaseException as error:  # an interrupt too: what was sent is in doubt, then it goes on
         failure = classify(error)
         log.info("%s %s: %s (%s)", effect.operation, context.ref, failure.reason, failure.code)
         interrupted = not isinstance(error, Exception) or type(error).__name__ == "SoftTimeLimitExceeded"
         return failure, error if interrupted else None
-    if isinstance(answer, (Applied, Partial, Submitted)):
+    if isinstance(answer, SendResult):
         return answer, None
     return classify(TypeError(f"send() returned {type(answer).__name__}, not Applied, Partial or Submitted")), None
 
@@ -331,7 +329,7 @@ def _verify(effect: Effect[Any], row: Execution) -> Verdict:
     """Call `verify`; what it raises is no evidence: a broken connection is unreachable, anything else inconclusive."""
     try:
         payload = effect.load(row.payload, row.payload_version)
-        verdict = effect.verify(context_of(row, payload))
+        verdict: Any = effect.verify(context_of(row, payload))
     except (ConnectionError, TimeoutError) as error:
         return Unreachable(f"{type(error).__name__}: {error}")
     except Exception as error:  # the project's code or its provider's: look again, then ask a person

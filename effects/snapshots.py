@@ -141,12 +141,16 @@ class RequestSnapshot:
 
     id: UUID
     operation: str
+    mode: str
+    tenant: str
+    subject: str
     state: RequestState
     reason: str
     revision: int
     epoch: int
     holds_key: bool
     is_opaque: bool
+    local_writes: bool
     handler_returned: bool
     fingerprint: dict[str, str]
     fingerprint_version: int
@@ -200,12 +204,16 @@ def request_snapshot(row: Request) -> RequestSnapshot:
     return RequestSnapshot(
         id=row.pk,
         operation=row.operation,
+        mode=row.mode,
+        tenant=row.tenant,
+        subject=row.subject,
         state=RequestState(row.state),
         reason=str(row.reason),
         revision=row.revision,
         epoch=row.epoch,
         holds_key=row.holds_key,
         is_opaque=row.is_opaque,
+        local_writes=row.local_writes,
         handler_returned=row.handler_returned,
         fingerprint=row.fingerprint,
         fingerprint_version=row.fingerprint_version,

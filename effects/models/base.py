@@ -9,24 +9,26 @@ from django.db import models
 
 from effects.conf import settings
 
-M = TypeVar("M", bound=models.Model)
+M_co = TypeVar("M_co", bound=models.Model, covariant=True)
 
 
 def new_id() -> uuid.UUID:
     """Return a UUIDv7 (RFC 9562 §5.7): made by the process before the row exists, and ordered in time."""
     if hasattr(uuid, "uuid7"):
-        return uuid.uuid7()
+        made: uuid.UUID = uuid.uuid7()
+        return made
     from uuid6 import uuid7
 
     return uuid.UUID(int=uuid7().int)
 
 
-class JournalManager(models.Manager[M]):
+class JournalManager(models.Manager[M_co]):
     """Reads and writes on the alias that `EFFECTS["DATABASE"]` names, whatever the project's router says."""
 
-    def get_queryset(self) -> models.QuerySet[M]:
+    def get_queryset(self) -> models.QuerySet[M_co]:
         """Return a queryset pinned to the journal's alias."""
-        return super().get_queryset().using(settings.DATABASE)
+        rows: models.QuerySet[M_co] = super().get_queryset().using(settings.DATABASE)
+        return rows
 
 
 def holds_word(field: str, choices: list[tuple[str, str]], name: str) -> models.CheckConstraint:

@@ -108,7 +108,7 @@ class Execution(models.Model):
 
     class Meta:
         app_label = "effects"
-        permissions = PERMISSIONS
+        permissions = PERMISSIONS  # type: ignore[assignment]
         constraints = [
             holds_word("state", ExecutionState.choices(), "effects_execution_state"),
             holds_word("reason", ExecutionReason.choices(), "effects_execution_reason"),

@@ -50,7 +50,7 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         return skip_locked(
             found,
             batch or settings.SWEEP_BATCH,
-            lambda ids: manager.filter(pk__in=ids).update(swept_until=now + AGAIN),  # type: ignore[operator]
+            lambda ids: manager.filter(pk__in=ids).update(swept_until=now + AGAIN),
         )
 
 

@@ -87,9 +87,8 @@ def renew(held: Sequence[tuple[UUID, int]]) -> int:
         "WHERE effects_request.id = held.id AND effects_request.epoch = held.epoch AND state = 'running'"
     )
     with journal().cursor() as cursor:
-        cursor.execute(
-            sql, [settings.REQUEST_LEASE, [str(request) for request, _ in held], [epoch for _, epoch in held]]
-        )
+        params: list[Any] = [settings.REQUEST_LEASE, [str(one) for one, _ in held], [epoch for _, epoch in held]]
+        cursor.execute(sql, params)
         return int(cursor.rowcount)
 
 
@@ -112,7 +111,7 @@ _CLOCKS = {
 
 def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, Request | None, datetime]:
     fields = Request._meta.concrete_fields
-    columns = ", ".join(field.column for field in fields)
+    columns = ", ".join(str(field.column) for field in fields)
     selected, params = [], []
     lasting = {"lease_expires_at": settings.REQUEST_LEASE, "handler_until": settings.HANDLER_MAX}
     connection = journal()
@@ -129,7 +128,7 @@ def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, boo
         "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id), "
         f"receipt AS (INSERT INTO effects_receipt ({receipt_columns}) SELECT {receipt_values} FROM made) "
         "SELECT lock.ok, made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "
-        f"{', '.join('found.' + field.column for field in fields)} FROM lock LEFT JOIN made ON true "
+        f"{', '.join(f'found.{field.column}' for field in fields)} FROM lock LEFT JOIN made ON true "
         "LEFT JOIN effects_request found ON found.binding = %s AND found.holds_key"
     )
     with connection.cursor() as cursor:
@@ -156,7 +155,8 @@ def _from_db(values: Sequence[Any]) -> Request:
         ):
             kept = converter(kept, field.get_col(Request._meta.db_table), connection)
         converted.append(kept)
-    return Request.from_db(settings.DATABASE, [field.attname for field in fields], converted)
+    row: Request = Request.from_db(settings.DATABASE, [field.attname for field in fields], converted)
+    return row
 
 
 def _receipt(row: Request, actor: Actor | None) -> tuple[str, str, list[Any]]:
@@ -170,7 +170,7 @@ def _receipt(row: Request, actor: Actor | None) -> tuple[str, str, list[Any]]:
     for field in Receipt._meta.concrete_fields:
         if field.primary_key:
             continue
-        columns.append(field.column)
+        columns.append(str(field.column))
         selected.append("clock_timestamp()" if field.name == "at" else "%s")
         if field.name != "at":
             params.append(field.get_db_prep_save(getattr(receipt, field.attname), journal()))

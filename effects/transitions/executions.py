@@ -204,8 +204,8 @@ def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
         row.epoch = row.attempts = row.open_attempts = 1
         row.revision = row.receipt_count = 2
         row.first_sent_at = now
-        row.exposed_until = now + Value(effect.request_timeout)  # type: ignore[operator]
-        row.lease_expires_at = now + Value(effect.request_timeout + grace())  # type: ignore[operator]
+        row.exposed_until = now + Value(effect.request_timeout)
+        row.lease_expires_at = now + Value(effect.request_timeout + grace())
     return row
 
 
@@ -215,7 +215,7 @@ def _open_first_attempt(row: Execution, attempt: UUID, started: float) -> Permit
             Attempt(
                 id=attempt, execution_id=row.pk, number=1, epoch=1, provider_key=row.provider_key,
                 payload_digest=row.payload_digest, permitted_at=row.first_sent_at or row.locked_at,
-                deadline=row.exposed_until, outcome=str(AttemptOutcome.OPEN),
+                deadline=row.exposed_until or row.locked_at, outcome=str(AttemptOutcome.OPEN),
             )
         ]
     )  # fmt: skip

@@ -28,8 +28,8 @@ def free_keys(limit: int) -> int:
 
 
 def _older(requests: QuerySet[Request], age: timedelta) -> QuerySet[Request]:
-    ended_before = ClockTimestamp() - age  # type: ignore[operator]
-    return requests.filter(ended_at__lte=ended_before).order_by("ended_at")
+    older: QuerySet[Request] = requests.filter(ended_at__lte=ClockTimestamp() - age).order_by("ended_at")
+    return older
 
 
 def _update(old: QuerySet[Request], limit: int, **changes: Any) -> int:

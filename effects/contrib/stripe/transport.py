@@ -1,0 +1,192 @@
+"""One HTTP request over one connection, until one deadline. What its failures prove follows from where they happen.
+
+The SDK's own HTTP client repeats requests, follows redirects, and counts its timeout anew at each read, so that an
+answer that trickles in is never late. And a connection that it kept may be dead: it learns so after sending, which is
+doubt. Here each request has a connection of its own, so that all that can fail before the first byte is proof.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from http.client import HTTPConnection, HTTPException
+from typing import Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+import stripe
+
+from effects.failures import Doubt, NotSent
+from effects.states import ExecutionReason
+from effects.types import monotonic
+
+__all__ = ["DEFAULT_TIMEOUT", "DeadlineTransport", "until"]
+
+#: Seconds that a request may take outside of `until`.
+DEFAULT_TIMEOUT = 10.0
+#: What the SDK tells of this machine, and of the times of earlier requests.
+TELEMETRY = frozenset({"x-stripe-client-user-agent", "x-stripe-client-telemetry"})
+
+_deadline: ContextVar[float | None] = ContextVar("effects_stripe_deadline", default=None)
+
+
+@contextmanager
+def until(deadline: float) -> Iterator[None]:
+    """End every request in the block by `deadline`, a reading of `effects.types.monotonic`, as a permit has one.
+
+    A name server that does not answer is not bounded by it: no byte was sent then, however late we learn so.
+    """
+    token = _deadline.set(deadline)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+class DeadlineTransport(stripe.HTTPClient):
+    """The HTTP layer of our Stripe client: one request for each call, whatever the SDK's options say.
+
+    Raises:
+        NotSent: name, connection or TLS failed, or the deadline passed, before the first byte.
+        Doubt: after it, with the reason `timeout` or `no_reply`.
+    """
+
+    name = "effects"
+
+    def request_with_retries(
+        self, method: str, url: str, headers: Mapping[str, str], post_data: Any = None,
+        max_network_retries: int | None = None, *, _usage: list[str] | None = None,
+    ) -> tuple[Any, int, Mapping[str, str]]:  # fmt: skip
+        """Make one request, and measure nothing."""
+        return self.request(method, url, headers, post_data)
+
+    def request(
+        self, method: str, url: str, headers: Mapping[str, str] | None, post_data: Any = None, *,
+        _usage: list[str] | None = None,
+    ) -> tuple[Any, int, Mapping[str, str]]:  # fmt: skip
+        """Return body, status and headers of the answer; a redirect is an answer like any other."""
+        deadline = _deadline.get()
+        if deadline is None:
+            deadline = monotonic() + DEFAULT_TIMEOUT
+        kept = {name: value for name, value in (headers or {}).items() if name.lower() not in TELEMETRY}
+        parts = urlsplit(url)
+        wire = _Wire(_connect(parts, deadline), deadline)
+        try:
+            return _exchange(wire, method.upper(), parts, kept, post_data)
+        finally:
+            wire.hang_up()
+
+    def close(self) -> None:
+        """Do nothing: no connection outlives its request."""
+
+
+class _Wire:
+    """The part of a socket that `http.client` uses, each step of it bounded by one deadline."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self._deadline = sock, deadline
+        self.touched = False
+
+    def sendall(self, data: Any) -> None:
+        """Send; from the first call on the provider may have it."""
+        self._sock.settimeout(_left(self._deadline))
+        self.touched = True
+        self._sock.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return the answer's bytes as a file."""
+        return io.BufferedReader(_Answer(self._sock, self._deadline))
+
+    def close(self) -> None:
+        """Do nothing: `http.client` closes before the answer is read to its end."""
+
+    def hang_up(self) -> None:
+        """Close the connection."""
+        self._sock.close()
+
+
+class _Answer(io.RawIOBase):
+    """The bytes that arrive, until the deadline: the time that is left is set anew before each read."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self._deadline = sock, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(_left(self._deadline))
+        return self._sock.recv_into(buffer)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left
+
+
+def _connect(url: SplitResult, deadline: float) -> socket.socket:
+    """Return a connection that nothing was sent on yet."""
+    host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sock = _dial(addresses, deadline)
+        if url.scheme == "https":
+            sock.settimeout(_left(deadline))
+            # a failed handshake closes the socket that it was given
+            sock = _tls().wrap_socket(sock, server_hostname=host)
+    except (OSError, UnicodeError) as error:
+        raise NotSent(f"no connection to {host}: {error}", code=type(error).__name__) from error
+    return sock
+
+
+def _dial(addresses: list[Any], deadline: float) -> socket.socket:
+    """Connect to the first address that answers; all of them share one deadline."""
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, address in addresses:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_left(deadline))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise failure
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=stripe.ca_bundle_path)
+
+
+def _exchange(
+    wire: _Wire, method: str, url: SplitResult, headers: Mapping[str, str], body: Any
+) -> tuple[bytes, int, Mapping[str, str]]:
+    """Send the request, and read the answer to its end."""
+    connection = HTTPConnection(url.hostname or "", url.port)
+    connection.auto_open = 0
+    connection.sock = wire
+    target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
+    host = url.netloc.rpartition("@")[2]
+    try:
+        connection.request(method, target, body, {**headers, "Host": host, "Connection": "close"})
+        answer = connection.getresponse()
+        return answer.read(), answer.status, answer.headers
+    except (OSError, HTTPException, ValueError) as error:
+        _raise(error, sent=wire.touched)
+
+
+def _raise(error: Exception, *, sent: bool) -> NoReturn:
+    text, code = str(error), type(error).__name__
+    if not sent:
+        raise NotSent(text, code=code) from error
+    reason = ExecutionReason.TIMEOUT if isinstance(error, TimeoutError) else ExecutionReason.NO_REPLY
+    raise Doubt(text, code=code, reason=reason) from error

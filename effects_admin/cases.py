@@ -1,0 +1,162 @@
+"""What a page shows of one row, read with a constant number of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from django.db.models.functions import Now
+
+from effects import transitions
+from effects.exceptions import EffectDefinitionError
+from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
+from effects.snapshots import barrier
+from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
+from effects.types import Actor
+from effects_admin.display import moment
+
+__all__ = ["LONGEST_TIMELINE", "Case", "History", "RequestCase", "SeenAt", "decided_before", "why_no_vote"]
+
+#: Receipts on one page; an order that is in progress for weeks has more, and the list of receipts has them all.
+LONGEST_TIMELINE = 200
+#: The reading's own time by the database's clock, so that "in 5 min" is not this machine's opinion.
+SeenAt = Now
+
+
+@dataclass
+class Case:
+    """An execution, its approvals with their votes, and its attempts, as read at `seen_at`."""
+
+    row: Execution
+    seen_at: datetime
+
+    @cached_property
+    def approvals(self) -> list[Approval]:
+        """All of them, newest first."""
+        return list(self.row.approvals.order_by("-pk").prefetch_related("votes"))
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """All of them, in order."""
+        return list(self.row.attempt_rows.order_by("number"))
+
+    @property
+    def approval(self) -> Approval | None:
+        """The live approval, else the newest one."""
+        live = (approval for approval in self.approvals if approval.state in APPROVAL_LIVE)
+        return next(chain(live, self.approvals), None)
+
+    @property
+    def votes(self) -> list[ApprovalVote]:
+        """The votes on that approval."""
+        return votes_of(self.approval)
+
+    @property
+    def approvals_missing(self) -> int:
+        """How many more people have to approve."""
+        if self.approval is None:
+            return 0
+        return max(self.approval.quorum - sum(vote.decision == "approve" for vote in self.votes), 0)
+
+    @property
+    def barrier_at(self) -> datetime | None:
+        """From when on "not found" is evidence."""
+        return barrier(self.row)
+
+    @property
+    def is_before_barrier(self) -> bool:
+        """Whether a request may still land at the provider."""
+        return self.barrier_at is not None and self.barrier_at >= self.seen_at
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether a sender or a look-up is at work."""
+        return self.row.lease_expires_at is not None and self.row.lease_expires_at > self.seen_at
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the outside world's answer is known, or given up."""
+        return self.row.state in EXECUTION_SETTLED
+
+    def has_asked(self, user: Any) -> bool:
+        """Whether `user` is one of those who asked for it, or whom it was asked for."""
+        actor = Actor.of(user)
+        return actor is not None and actor.id in {requester["id"] for requester in self.row.requesters}
+
+
+@dataclass
+class RequestCase:
+    """A protected request and the executions that it performed, as read at `seen_at`."""
+
+    row: Request
+    seen_at: datetime
+
+    @cached_property
+    def links(self) -> list[RequestExecution]:
+        """Its executions, in the order in which they were performed."""
+        return list(self.row.links.select_related("execution").order_by("position"))
+
+    @property
+    def unsettled(self) -> list[Execution]:
+        """The executions that hold back its answer."""
+        return [
+            link.execution for link in self.links if link.holds and link.execution.state not in EXECUTION_SETTLED
+        ]
+
+
+@dataclass
+class History:
+    """The receipts and resolutions of a row: its timeline."""
+
+    row: Execution | Request
+    receipts: list[Receipt] = field(init=False)
+    is_cut: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        newest = list(self.row.receipts.order_by("-sequence")[: LONGEST_TIMELINE + 1])
+        self.is_cut = len(newest) > LONGEST_TIMELINE
+        self.receipts = newest[:LONGEST_TIMELINE]
+
+    @cached_property
+    def resolutions(self) -> list[Resolution]:
+        """What people decided about it."""
+        return list(self.row.resolutions.order_by("pk"))
+
+
+def votes_of(approval: Approval | None) -> list[ApprovalVote]:
+    """Return an approval's votes in the order in which they were given."""
+    return sorted(approval.votes.all(), key=lambda vote: vote.pk) if approval else []
+
+
+def why_no_vote(row: Execution, approval: Approval, user: Any) -> str:
+    """Return in words why `user` is not entitled to decide an approval; empty if they are."""
+    try:
+        return transitions.why_not(row, approval, user)
+    except EffectDefinitionError as error:
+        return str(error)
+
+
+def decided_before(approval: Approval, attempts: list[Attempt]) -> str:
+    """Return what became of an approval that is no longer open: by whom, when, and when it was sent."""
+    votes = votes_of(approval)
+    match ApprovalState(approval.state):
+        case ApprovalState.REQUESTED:
+            return ""
+        case ApprovalState.DENIED:
+            return f"Already denied by {_people(votes, 'deny')}. Nothing was sent under it."
+        case ApprovalState.GRANTED:
+            return f"Already approved by {_people(votes, 'approve')}; not sent yet."
+        case ApprovalState.SPENT:
+            sent = [attempt.permitted_at for attempt in attempts if attempt.approval_id == approval.pk]
+            at = moment(sent[0] if sent else approval.spent_at)
+            return f"Already approved by {_people(votes, 'approve')}; sent at {at}."
+        case _:
+            return f"This approval is {approval.state} since {moment(approval.decided_at)}. Nothing was sent under it."
+
+
+def _people(votes: list[ApprovalVote], decision: str) -> str:
+    named = [f"{vote.actor_label or vote.actor_id} ({moment(vote.at)})" for vote in votes if vote.decision == decision]
+    return " and ".join(named) or "nobody"

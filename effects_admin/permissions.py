@@ -1,0 +1,41 @@
+"""Who may do what in the console.
+
+| verb | takes |
+|---|---|
+| see a page | `effects.view_execution` (or `view_request`, `view_approval`, `view_receipt`) |
+| payloads, outputs, answers | `effects.view_payload` |
+| approve, deny | what the approval's frozen rule names, asked by `transitions` under the lock. `effects.approve_execution` is what a rule without a permission of its own names; beside another rule it opens nothing, and whoever that rule entitles does not need it |
+| look up now | `effects.look_up_execution` |
+| resolve | `effects.resolve_execution` |
+| reopen | `effects.reopen_execution` |
+| cancel | `effects.cancel_execution` |
+| withdraw | `effects.cancel_execution`, or being one of those who asked |
+
+Every question is put twice: without and with the row, `user.has_perm(permission, row)`, so that a backend with
+permissions for single objects can grant what the account's own permissions do not. A project that shows people their
+own tenant's rows alone subclasses the ModelAdmin and narrows `get_queryset`: pages and verbs find rows through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+__all__ = ["CANCEL", "LOOK_UP", "REOPEN", "RESOLVE", "VIEW_PAYLOAD", "lacks", "may"]
+
+LOOK_UP = "effects.look_up_execution"
+RESOLVE = "effects.resolve_execution"
+REOPEN = "effects.reopen_execution"
+CANCEL = "effects.cancel_execution"
+VIEW_PAYLOAD = "effects.view_payload"
+
+
+def may(user: Any, permission: str, row: models.Model | None = None) -> bool:
+    """Return whether `user` holds a permission, for everything or for this row."""
+    return bool(user.has_perm(permission) or (row is not None and user.has_perm(permission, row)))
+
+
+def lacks(user: Any, permission: str, row: models.Model | None = None) -> str:
+    """Return in words that `user` lacks a permission; empty if they hold it."""
+    return "" if may(user, permission, row) else f"It takes the permission “{permission}”, which you do not have."
