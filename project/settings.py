@@ -97,3 +97,11 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")},
 }
+
+# From this many minor units on, a refund needs the approval of another person.
+PAYMENTS_APPROVAL_FROM = int(os.environ.get("PAYMENTS_APPROVAL_FROM", "50000"))
+# How long a request to Stripe may take, and how long after its end it may still land there. The demo shortens both.
+PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS", "10"))
+PAYMENTS_QUIET_SECONDS = float(os.environ.get("PAYMENTS_QUIET_SECONDS", "300"))
+
+EFFECTS = {"DISPATCH": "celery"}

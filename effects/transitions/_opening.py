@@ -87,7 +87,8 @@ def renew(held: Sequence[tuple[UUID, int]]) -> int:
         "WHERE effects_request.id = held.id AND effects_request.epoch = held.epoch AND state = 'running'"
     )
     with journal().cursor() as cursor:
-        params: list[Any] = [settings.REQUEST_LEASE, [str(one) for one, _ in held], [epoch for _, epoch in held]]
+        lease: Any = settings.REQUEST_LEASE
+        params = [lease, [str(one) for one, _ in held], [epoch for _, epoch in held]]
         cursor.execute(sql, params)
         return int(cursor.rowcount)
 

@@ -58,7 +58,7 @@ class StripeEffect(Effect[P]):
     deduplicates: ClassVar[Deduplication | None] = Deduplication(lifetime=timedelta(hours=24))
     max_pages: ClassVar[int] = 20
 
-    def client(self, context: Context[P]) -> stripe.StripeClient:
+    def client(self, context: Context[P]) -> stripe.StripeClient:  # noqa: ARG002 - a project's may need it
         """Return the client to call; the settings' own account unless a project says otherwise."""
         return get_client()
 
@@ -169,7 +169,7 @@ def as_dict(answer: object, needs: str = "id") -> dict[str, Any]:
         Doubt: it is not an object with that member, so it is not the answer to what we asked.
     """
     data = answer.to_dict() if isinstance(answer, stripe.StripeObject) else None
-    if not isinstance(data, dict) or not data.get(needs) and data.get(needs) != []:
+    if not isinstance(data, dict) or data.get(needs) in (None, ""):
         raise Doubt("the answer cannot be read", code="unreadable_answer")
     return data
 

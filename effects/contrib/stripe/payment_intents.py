@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 import stripe
+from typing_extensions import TypeVar
 
 from effects.contrib.stripe.effect import Standing, StripeEffect, as_dict, money_difference
 from effects.types import Context
@@ -16,7 +17,7 @@ from effects.types import Context
 __all__ = ["CreatePaymentIntent", "PaymentIntentPayload"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PaymentIntentPayload:
     """A payment to ask for.
 
@@ -51,7 +52,7 @@ class PaymentIntentPayload:
             raise ValueError("off_session=True goes with confirm=True")
 
 
-P = TypeVar("P", bound=PaymentIntentPayload)
+P = TypeVar("P", bound=PaymentIntentPayload, default=PaymentIntentPayload)
 
 _CONFIRMED = {
     "succeeded": Standing.DONE,

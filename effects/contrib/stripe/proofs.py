@@ -71,10 +71,8 @@ def proven() -> Iterator[None]:
 def hindrance(error: stripe.StripeError | SendError) -> Unreachable | Inconclusive:
     """Return what a look-up says that `error` ended: whether Stripe could not be asked, or did not tell."""
     if isinstance(error, SendError):
-        # of the transport's: name, connection, deadline; and of a client without a key
-        if isinstance(error, ProvenNotApplied) and not hasattr(error, "retry_after"):
-            return Inconclusive(error.message, {"code": error.code})
-        return Unreachable(error.message, {"code": error.code})
+        away = error.reason in (ExecutionReason.NOT_SENT, ExecutionReason.TIMEOUT, ExecutionReason.NO_REPLY)
+        return (Unreachable if away else Inconclusive)(error.message, {"code": error.code})
     status, found = error.http_status or 0, proof_of(error)
     proof = {"code": found.code, "status": status}
     if status in NOT_NOW or status == 408 or status >= 500:

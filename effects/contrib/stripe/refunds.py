@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import stripe
+from typing_extensions import TypeVar
 
 from effects.contrib.stripe.effect import Standing, StripeEffect, money_difference
 from effects.types import Context
@@ -14,7 +15,7 @@ from effects.types import Context
 __all__ = ["CreateRefund", "RefundPayload"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RefundPayload:
     """A refund to ask for.
 
@@ -43,7 +44,7 @@ class RefundPayload:
             raise ValueError("currency= is three small letters, as Stripe writes it")
 
 
-P = TypeVar("P", bound=RefundPayload)
+P = TypeVar("P", bound=RefundPayload, default=RefundPayload)
 
 _STANDING = {
     "succeeded": Standing.DONE,
@@ -83,7 +84,7 @@ class CreateRefund(StripeEffect[P]):
         of = {"payment_intent": payload.payment_intent} if payload.payment_intent else {"charge": payload.charge}
         return self.pages(client.v1.refunds.list, of)
 
-    def standing(self, payload: P, found: dict[str, Any]) -> Standing:
+    def standing(self, payload: P, found: dict[str, Any]) -> Standing:  # noqa: ARG002 - the hook's signature
         """Return what the refund's status says."""
         return _STANDING.get(str(found.get("status")), Standing.UNKNOWN)
 

@@ -59,7 +59,7 @@ class DeadlineTransport(stripe.HTTPClient):
 
     def request_with_retries(
         self, method: str, url: str, headers: Mapping[str, str], post_data: Any = None,
-        max_network_retries: int | None = None, *, _usage: list[str] | None = None,
+        max_network_retries: int | None = None, *, _usage: list[str] | None = None,  # noqa: ARG002 - none, ever
     ) -> tuple[Any, int, Mapping[str, str]]:  # fmt: skip
         """Make one request, and measure nothing."""
         return self.request(method, url, headers, post_data)

@@ -1,0 +1,120 @@
+"""The forms of the console's verbs. Each carries what its page showed, so that a stale page is told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from django import forms
+
+from effects import canonical
+from effects.exceptions import PayloadError
+from effects_admin.words import DECISIONS, REQUEST_DECISIONS, label
+
+__all__ = [
+    "ApproveForm",
+    "DecisionForm",
+    "DenyForm",
+    "ReasonForm",
+    "ResolveForm",
+    "ResolveRequestForm",
+    "new_decision_id",
+]
+
+MAX_TEXT = 2000
+
+
+def new_decision_id() -> str:
+    """Return the id of one decision, made by the page: sent twice it is the same decision."""
+    return uuid4().hex
+
+
+class DecisionForm(forms.Form):
+    """What every verb's page carries: the revision that it showed, and the decision's own id."""
+
+    template_name_div = "effects_admin/form.html"
+    revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+    decision_id = forms.CharField(max_length=100, widget=forms.HiddenInput)
+
+    def clean(self) -> dict[str, Any] | None:
+        """Say once, in words, that a page without its hidden fields decides nothing."""
+        if any(name in self.errors for name in self.fields if self.fields[name].widget.is_hidden):
+            self.add_error(None, "This page is incomplete, so nothing was done. Open it again and decide then.")
+        return super().clean()
+
+
+class ApproveForm(DecisionForm):
+    """An approver's vote on exactly what the page showed."""
+
+    approval = forms.UUIDField(widget=forms.HiddenInput)
+    digest = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    comment = forms.CharField(
+        label="Comment", required=False, max_length=MAX_TEXT, widget=forms.Textarea({"rows": 3}),
+        help_text="Kept with your vote.",
+    )  # fmt: skip
+
+
+class DenyForm(ApproveForm):
+    """An approver's refusal."""
+
+    comment = forms.CharField(
+        label="Why", max_length=MAX_TEXT, widget=forms.Textarea({"rows": 3}),
+        help_text="Kept with your vote; whoever asked for it reads it.",
+    )  # fmt: skip
+
+
+class ReasonForm(DecisionForm):
+    """A decision that overrides what would have happened, with its reason."""
+
+    reason = forms.CharField(
+        label="Reason", max_length=MAX_TEXT, widget=forms.Textarea({"rows": 3}),
+        help_text="Why, in your words. It is kept for ever and answers the question who decided this and on what grounds.",
+    )  # fmt: skip
+
+
+class ResolveForm(ReasonForm):
+    """What became of an execution in doubt, by a person's knowledge."""
+
+    decision = forms.ChoiceField(
+        label="What became of it",
+        choices=[(name, f"{label(name).capitalize()}: {meaning}") for name, meaning in DECISIONS.items()],
+        widget=forms.RadioSelect,
+    )
+    reference = forms.CharField(
+        label="Provider reference", required=False, max_length=255,
+        help_text="The provider's own id of it, if it happened: re_3Q…",
+    )  # fmt: skip
+    output = forms.JSONField(
+        label="Output (JSON)", required=False, widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
+        help_text="What the effect would have given, if it happened and the waiting answer needs it. Money in minor units.",
+    )  # fmt: skip
+    field_order = ("decision", "reason", "reference", "output")
+
+    def clean_output(self) -> Any:
+        """Refuse what the journal could not keep exactly, naming the value."""
+        output = self.cleaned_data["output"]
+        try:
+            canonical.dump(output)
+        except PayloadError as error:
+            raise forms.ValidationError(f"It cannot be kept exactly: {error}") from error
+        return output
+
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse a reference or an output of something that did not happen."""
+        cleaned = super().clean()
+        if self.cleaned_data.get("decision") in ("not_applied", "unknown"):
+            for name in ("reference", "output"):
+                if self.cleaned_data.get(name) not in (None, ""):
+                    self.add_error(name, "Only what happened has one; leave it empty.")
+        return cleaned
+
+
+class ResolveRequestForm(ReasonForm):
+    """What became of a request in doubt, by a person's knowledge."""
+
+    decision = forms.ChoiceField(
+        label="What became of it",
+        choices=[(name, f"{label(name).capitalize()}: {meaning}") for name, meaning in REQUEST_DECISIONS.items()],
+        widget=forms.RadioSelect,
+    )
+    field_order = ("decision", "reason")

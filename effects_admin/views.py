@@ -1,0 +1,132 @@
+"""The console's pages: GET shows, POST decides. Nothing here writes a row; the verbs' public functions do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from effects.exceptions import EffectsError, ExecutionNotFoundError, JournalUnavailableError, NotEntitledError
+from effects_admin.cases import Case, RequestCase
+from effects_admin.forms import DecisionForm
+from effects_admin.verbs import Verb
+
+if TYPE_CHECKING:
+    from effects_admin.admin import CaseAdmin
+
+__all__ = ["Offer", "decide", "offers", "show"]
+
+C = TypeVar("C", Case, RequestCase)
+
+#: Statuses of refusals, by error; whatever else a verb refuses conflicts with how the row stands.
+_STATUSES: tuple[tuple[type[EffectsError], int], ...] = (
+    (NotEntitledError, 403),
+    (ExecutionNotFoundError, 404),
+    (JournalUnavailableError, 503),
+)
+CONFLICT, FORBIDDEN, INVALID = 409, 403, 400
+
+
+class Offer:
+    """A verb as a page offers it to one person: where it is, or why it is not theirs now."""
+
+    def __init__(self, verb: Verb[Any], case: Any, user: Any) -> None:
+        self.verb = verb
+        self.why_not = verb.why_not(case, user)
+        self.url = reverse(url_name(case.row, verb.name), args=[case.row.pk])
+
+
+def offers(verbs: Sequence[Verb[C]], case: C, user: Any) -> list[Offer]:
+    """Return what the page offers."""
+    return [Offer(verb, case, user) for verb in verbs]
+
+
+def url_name(row: Any, name: str) -> str:
+    """Return the name of a row's page in the admin; `change` is the page itself."""
+    return f"admin:{row._meta.app_label}_{row._meta.model_name}_{name.replace('-', '_')}"
+
+
+def show(console: CaseAdmin[Any, Any], request: HttpRequest, object_id: str) -> HttpResponse:
+    """Show a row's page."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    case = console.find(request, object_id)
+    context = {**_context(console, request, case), **console.page_context(request, case)}
+    return TemplateResponse(request, console.page_template, context)
+
+
+def decide(console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, object_id: str) -> HttpResponse:
+    """Show a verb's page, which says what will be done; by POST, do it.
+
+    Answers 403 where the person is not entitled, 409 where the page is stale or the matter was decided, 400 where the
+    form is incomplete, 503 where the journal is away; each is the same page with the reason on it.
+    """
+    if request.method not in ("GET", "HEAD", "POST"):
+        return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+    case = console.find(request, object_id)
+    forbidden = verb.not_permitted(case, request.user)
+    if forbidden or request.method != "POST":
+        status = FORBIDDEN if forbidden else 200
+        why_not = forbidden or verb.not_possible(case, request.user)
+        return _verb_page(console, verb, request, case, None, why_not=why_not, status=status)
+    form = verb.form_class(request.POST)
+    if not form.is_valid():
+        return _verb_page(console, verb, request, case, form, status=INVALID)
+    return _carry_out(console, verb, request, case, form)
+
+
+def _carry_out(
+    console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, case: Any, form: DecisionForm
+) -> HttpResponse:
+    """Do it and go to the row's page, or show the same page with the reason why not."""
+    page = reverse(url_name(case.row, "change"), args=[case.row.pk])
+    if verb.was_done(case, request.user, form.cleaned_data):
+        messages.info(request, "This decision was recorded before; sending it again changed nothing.")
+        return HttpResponseRedirect(page)
+    try:
+        verb.decide(case, request.user, form.cleaned_data)
+    except EffectsError as error:
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), CONFLICT)
+        fresh = console.find(request, str(case.row.pk))
+        why_not = verb.not_possible(fresh, request.user)
+        return _verb_page(console, verb, request, fresh, form, why_not=why_not, error=str(error), status=status)
+    told = console.told(console.find(request, str(case.row.pk)), case)
+    messages.success(request, f"{verb.done} {told}")
+    return HttpResponseRedirect(page)
+
+
+def _verb_page(
+    console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, case: Any, form: DecisionForm | None, *,
+    why_not: str = "", error: str = "", status: int = 200,
+) -> HttpResponse:  # fmt: skip
+    """Show what the verb will do, and its form where this person can do it now."""
+    if form is None or error:
+        # after a refusal the page shows the row anew: its form carries what it shows, and keeps what was typed
+        typed = {name: form.data.get(name) for name in form.fields if not form.fields[name].widget.is_hidden} if form else {}
+        form = verb.form_class(initial={**typed, **verb.initial(case)})
+    context = _context(console, request, case)
+    context.update(
+        title=f"{verb.title}: {context['title']}", verb=verb, form=form, why_not=why_not, error=error,
+        consequences=verb.consequences(case), page_url=reverse(url_name(case.row, "change"), args=[case.row.pk]),
+    )  # fmt: skip
+    return TemplateResponse(request, "effects_admin/verb.html", context, status=status)
+
+
+def _context(console: CaseAdmin[Any, Any], request: HttpRequest, case: Any) -> dict[str, Any]:
+    """Return what all pages of a row need."""
+    if not console.has_view_permission(request, case.row):
+        raise PermissionDenied
+    return {
+        **console.admin_site.each_context(request),
+        **console.shown(request, case),
+        "title": str(case.row),
+        "opts": console.opts,
+        "case": case,
+        "row": case.row,
+        "now": case.seen_at,
+    }

@@ -1,0 +1,109 @@
+"""The shop's API. Every POST takes an `Idempotency-Key`: a retry does nothing twice."""
+
+from __future__ import annotations
+
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+import effects
+from effects import Completed, Failed, OutcomeError, Rejected
+
+from .checkout import charge
+from .effects import PayOut, PayoutPayload, RefundPayment, ShopRefund
+from .models import Order, Payout, Refund
+from .serializers import OrderSerializer, PayoutRequest, PayoutSerializer, RefundRequest, RefundSerializer
+
+
+def refund_answer(outcome: effects.Outcome) -> Response:
+    """Answer a request for a refund from what is known of it, in the view or hours later."""
+    if isinstance(outcome, Completed):
+        refund = Refund.objects.select_related("order").get(execution=outcome.ref)
+        return Response(RefundSerializer(refund).data, status.HTTP_201_CREATED)
+    return refused(outcome)
+
+
+def payout_answer(outcome: effects.Outcome) -> Response:
+    """Answer a request for a payout from what is known of it."""
+    if isinstance(outcome, Completed):
+        payout = Payout.objects.get(execution=outcome.ref)
+        return Response(PayoutSerializer(payout).data, status.HTTP_201_CREATED)
+    return refused(outcome)
+
+
+def refused(outcome: effects.Outcome) -> Response:
+    """Answer that it did not happen, and will not.
+
+    Raises:
+        OutcomeError: Nobody knows that; `@idempotent` says what is known.
+    """
+    if isinstance(outcome, Failed):
+        return Response({"code": outcome.code, "detail": outcome.message}, status.HTTP_402_PAYMENT_REQUIRED)
+    if isinstance(outcome, Rejected):
+        body = {"code": "rejected", "detail": outcome.reason}
+        return Response(body, status.HTTP_422_UNPROCESSABLE_ENTITY)
+    raise OutcomeError(outcome)
+
+
+class OrdersView(APIView):
+    """`/orders/`."""
+
+    @effects.idempotent("payments.create_order", mode="transactional")
+    def post(self, request: Request) -> Response:
+        """Create an order; row and answer commit together."""
+        serializer = OrderSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        order = serializer.save(customer=request.user)
+        location = reverse("order", args=[order.pk])
+        return Response(serializer.data, status.HTTP_201_CREATED, headers={"Location": location})
+
+
+class OrderView(APIView):
+    """`/orders/<id>/`."""
+
+    def get(self, request: Request, order_id: int) -> Response:
+        """Return an order."""
+        return Response(OrderSerializer(get_object_or_404(Order, pk=order_id)).data)
+
+
+class PayView(APIView):
+    """`/orders/<id>/pay/`, from before the shop had effects: the view calls Stripe itself, so it is opaque."""
+
+    @effects.idempotent("payments.pay_order", mode="journaled")
+    def post(self, request: Request, order_id: int) -> Response:
+        """Charge the customer's card."""
+        order = charge(get_object_or_404(Order, pk=order_id))
+        return Response(OrderSerializer(order).data, status.HTTP_201_CREATED)
+
+
+class RefundsView(APIView):
+    """`/orders/<id>/refunds/`."""
+
+    @effects.idempotent("payments.refund_order", mode="journaled", performs=[RefundPayment], answer=refund_answer)
+    def post(self, request: Request, order_id: int) -> Response:
+        """Refund an order, in part or whole; one key is one refund."""
+        order = get_object_or_404(Order, pk=order_id)
+        asked = RefundRequest(data=request.data, context={"order": order})
+        asked.is_valid(raise_exception=True)
+        payload = ShopRefund(
+            order=order.number,
+            payment_intent=order.payment_intent,
+            amount=asked.validated_data["amount"],
+            currency=order.currency,
+            metadata={"order": order.number},
+        )
+        return refund_answer(effects.perform(RefundPayment, payload=payload, about=order))
+
+
+class PayoutsView(APIView):
+    """`/payouts/`."""
+
+    @effects.idempotent("payments.pay_out", mode="journaled", performs=[PayOut], answer=payout_answer)
+    def post(self, request: Request) -> Response:
+        """Send money to the shop's bank."""
+        asked = PayoutRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        return payout_answer(effects.perform(PayOut, payload=PayoutPayload(**asked.validated_data)))
