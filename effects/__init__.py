@@ -12,6 +12,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from effects._current import current as current
+    from effects.calls import aget as aget
+    from effects.calls import aperform as aperform
+    from effects.calls import compensate as compensate
+    from effects.calls import perform as perform
+    from effects.calls import perform_later as perform_later
     from effects.effect import Effect as Effect
     from effects.effect import register as register
     from effects.exceptions import EffectsError as EffectsError
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from effects.operators import grant as grant
     from effects.operators import look_up_now as look_up_now
     from effects.operators import observe as observe
+    from effects.operators import order_resend as order_resend
     from effects.operators import reopen as reopen
     from effects.operators import resolve as resolve
     from effects.operators import withdraw as withdraw
@@ -48,8 +54,6 @@ if TYPE_CHECKING:
     from effects.outcomes import Uncertain as Uncertain
     from effects.queries import get as get
     from effects.queries import wait as wait
-    from effects.runner import perform as perform
-    from effects.runner import perform_later as perform_later
     from effects.types import Actor as Actor
     from effects.types import Applied as Applied
     from effects.types import ApprovalRule as ApprovalRule
@@ -78,6 +82,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_current": ("current",),
+    "calls": ("aget", "aperform", "compensate", "perform", "perform_later"),
     "effect": ("Effect", "register"),
     "exceptions": ("EffectsError", "OutcomeError"),
     "failures": (
@@ -85,13 +90,14 @@ _HOMES = {
     ),
     "http.decorators": ("idempotent",),
     "operations": ("NotFinished",),
-    "operators": ("cancel", "deny", "grant", "look_up_now", "observe", "reopen", "resolve", "withdraw"),
+    "operators": (
+        "cancel", "deny", "grant", "look_up_now", "observe", "order_resend", "reopen", "resolve", "withdraw",
+    ),
     "outcomes": (
         "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention",
         "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
     "queries": ("get", "wait"),
-    "runner": ("perform", "perform_later"),
     "types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",
         "Later", "Partial", "Permit", "Proceed", "Refuse", "Retry", "Risk", "Submitted", "Summary",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects.conf import settings
@@ -21,7 +21,17 @@ from effects.exceptions import (
     OpenTransactionError,
 )
 
-__all__ = ["after_commit", "commits", "inside_transaction", "journal", "note_xid", "refuse_open_transactions"]
+__all__ = [
+    "after_commit",
+    "commits",
+    "committing",
+    "inside_transaction",
+    "journal",
+    "note_xid",
+    "refuse_open_transactions",
+]
+
+log = logging.getLogger("effects.commits")
 
 #: How long the fate of a lost COMMIT is asked for: longer than a backend needs to finish one.
 SETTLE_SECONDS = 10.0
@@ -40,6 +50,11 @@ _current: ContextVar[_Commit | None] = ContextVar("effects_commit", default=None
 def journal() -> BaseDatabaseWrapper:
     """Return this thread's connection to the journal."""
     return connections[settings.DATABASE]
+
+
+def committing() -> bool:
+    """Return whether a `commits()` block is open in this thread or task."""
+    return _current.get() is not None
 
 
 def note_xid(xid: str | None) -> None:
@@ -70,7 +85,7 @@ def refuse_open_transactions(what: str) -> None:
                 "transaction and is sent after its commit. Under ATOMIC_REQUESTS, put @transaction.non_atomic_requests "
                 "on the view."
             )
-        if connection.connection is not None and not connection.in_atomic_block and not connection.autocommit:
+        if not connection.in_atomic_block and not _autocommits(connection):
             raise OpenTransactionError(
                 f"{what} with autocommit off (database {connection.alias!r}): nothing would be committed before the "
                 "call. Remove AUTOCOMMIT=False, or set_autocommit(True) first."
@@ -84,6 +99,9 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
     A COMMIT whose reply was lost is settled by `pg_xact_status` (PostgreSQL, "Transaction ID and Snapshot Information
     Functions") on a new connection: a plain SELECT can miss a commit in progress.
 
+    What waits for the commit (`transaction.on_commit`) runs once it is proven; its errors are logged, never raised: the
+    block has been committed, and whoever opened it must go on.
+
     Raises:
         OpenTransactionError: a transaction is open already.
         MarkedForRollbackError: the block ended normally, but was marked for rollback.
@@ -91,8 +109,8 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
         CommitUnknownError: nobody can say; act as if nothing was committed, and expect that it was.
         JournalUnavailableError: the database could not be reached before the COMMIT.
     """
-    refuse_open_transactions(what)
     connection = journal()
+    refuse_open_transactions(what)
     commit, finished = _Commit(), False
     hooks: list[Callable[[], None]] = []
     token = _current.set(commit)
@@ -104,31 +122,65 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
                     f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), so "
                     "nothing of it is committed. Catch database errors inside a nested atomic()."
                 )
+            hooks = _take_hooks(connection)
             finished = True
-            hooks = [entry[1] for entry in connection.run_on_commit]
-    except (OperationalError, InterfaceError) as error:
-        if not finished and not _is_connection_failure(error):
+    except Error as error:
+        # an OperationalError of COMMIT itself (a full disk) is settled too; a violated constraint says what it is
+        if not _is_connection_failure(error) and not (finished and isinstance(error, OperationalError)):
             raise
         connection.close()
         if not finished:
             raise JournalUnavailableError(f"The journal's database cannot be reached: {error}") from error
         _settle(commit, error)
-        for hook in hooks:
-            hook()
     finally:
         _current.reset(token)
+    for hook in hooks:
+        _run_hook(hook)
 
 
 def after_commit(hint: Callable[[], None]) -> None:
     """Call `hint` once the running transaction has committed; its errors are logged, never raised."""
-    transaction.on_commit(functools.partial(hint), using=settings.DATABASE, robust=True)
+
+    def careful() -> None:  # Django's robust=True cannot log a functools.partial, which has no __qualname__
+        _run_hook(hint)
+
+    transaction.on_commit(careful, using=settings.DATABASE)
+
+
+def _autocommits(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether `connection` is in autocommit mode, or will be once it is opened."""
+    if connection.connection is None:
+        return bool(connection.settings_dict["AUTOCOMMIT"])
+    return connection.autocommit
+
+
+def _take_hooks(connection: BaseDatabaseWrapper) -> list[Callable[[], None]]:
+    """Take over what waits for the COMMIT: Django would drop it with a broken connection, though it was committed."""
+    if len(connection.atomic_blocks) > 1:
+        return []  # a test case's own block encloses ours: nothing is committed, and the test asks for its hooks
+    hooks = [entry[1] for entry in connection.run_on_commit]
+    connection.run_on_commit = []
+    return hooks
+
+
+def _run_hook(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception:  # an observer's or the project's: the commit has happened
+        log.exception("%r failed after the commit.", hook)
+
+
+#: Read-only (a former primary), and connections that the server closed for being idle or long in a transaction.
+_GONE = frozenset({"25006", "25P03", "25P04"})
 
 
 def _is_connection_failure(error: Exception) -> bool:
     """Return whether the connection is gone, as against a statement that failed (a lock timeout, say)."""
     state = getattr(error.__cause__, "sqlstate", None)
-    # class 08: connection exception; 57P: the server goes down; no state at all: the socket broke
-    return state is None or state.startswith(("08", "57P"))
+    if state is None:
+        return isinstance(error, (OperationalError, InterfaceError))  # the socket broke
+    # class 08: connection exception; 57P: the server goes down
+    return state.startswith(("08", "57P")) or state in _GONE
 
 
 def _settle(commit: _Commit, error: Exception) -> None:
@@ -150,6 +202,8 @@ def _settle(commit: _Commit, error: Exception) -> None:
         except (OperationalError, InterfaceError):
             journal().close()
             status = "unreachable"
+        except DatabaseError:  # an id of the future: another server, which never heard of the transaction
+            break
         if status == "committed":
             return
         if status == "aborted":

@@ -17,6 +17,8 @@ EVERY = {
     "expire_approvals": timedelta(seconds=30),
     "prune": timedelta(minutes=10),
 }
+#: Bounds what piles up while no worker runs. The worker compares beat's clock with its own, so it exceeds any skew.
+EXPIRES = timedelta(hours=1)
 
 
 def beat_schedule(**every: timedelta) -> dict[str, dict[str, Any]]:
@@ -32,7 +34,11 @@ def beat_schedule(**every: timedelta) -> dict[str, dict[str, Any]]:
     if unknown:
         raise TypeError(f"beat_schedule() knows {', '.join(EVERY)}; not {', '.join(unknown)}")
     return {
-        f"effects-{name.replace('_', '-')}": {"task": f"effects.{name}", "schedule": period, "options": {"expires": 60}}
+        f"effects-{name.replace('_', '-')}": {
+            "task": f"effects.{name}",
+            "schedule": period,
+            "options": {"expires": EXPIRES.total_seconds()},
+        }
         for name, period in {**EVERY, **every}.items()
     }
 

@@ -44,7 +44,8 @@ class Effect(Generic[P]):
 
     Attributes:
         operation: the name that keys, receipts and permissions use; never reused for something else.
-        aliases: earlier names of the operation, so that rows recorded under them are still understood.
+        aliases: earlier names of the operation, the oldest first, so that rows recorded under them are still
+            understood. Keys are derived from the oldest one: a renamed operation meets what it recorded before.
         provider: which account at which provider, as in `stripe/acct_main`.
         request_timeout: how long one request to the provider may take, from permit to the last byte.
         lookup: how `verify` can be believed, or None where the provider cannot be asked.
@@ -126,6 +127,11 @@ class Effect(Generic[P]):
         return payload
 
     # -- what the runtime asks of a declaration ------------------------------------------------------------------
+
+    @property
+    def keyed_as(self) -> str:
+        """The name that bindings and provider keys are derived from; no renaming changes it."""
+        return (*self.aliases, self.operation)[0]
 
     @property
     def quiet(self) -> timedelta:

@@ -7,12 +7,15 @@ that may have applied, a refusal proves nothing about that one either.
 from __future__ import annotations
 
 import concurrent.futures
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from effects.states import ExecutionReason
+from effects.types import Applied, Item, Partial, SendResult, Submitted
 
 __all__ = [
     "Declined",
@@ -28,8 +31,18 @@ __all__ = [
     "Stale",
     "Unauthenticated",
     "classify",
+    "is_interrupt",
     "parse_retry_after",
+    "read_answer",
 ]
+
+#: What a provider wishes beyond this is cut, so that every instant stays within the calendar.
+LONGEST_WAIT = timedelta(days=366)
+_R = ExecutionReason
+_PROVEN = frozenset({
+    _R.DECLINED, _R.INVALID_REQUEST, _R.UNAUTHENTICATED, _R.FORBIDDEN, _R.STALE, _R.NOT_SENT, _R.RETRY,
+})  # fmt: skip
+_DOUBTFUL = frozenset({_R.TIMEOUT, _R.NO_REPLY, _R.PROVIDER_ERROR, _R.INTERRUPTED, _R.UNCLASSIFIED})
 
 
 class SendError(Exception):
@@ -124,32 +137,85 @@ class FailureClass:
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return what `error`, raised by `send`, proves; unknown errors prove nothing."""
-    if isinstance(error, SendError):
-        return FailureClass(
-            reason=error.reason,
-            code=error.code or type(error).__name__,
-            message=error.message,
-            reference=error.reference,
-            not_applied=isinstance(error, ProvenNotApplied),
-            repeat=isinstance(error, Repeatable),
-            retry_after=getattr(error, "retry_after", None),
-        )
-    if not isinstance(error, Exception) or type(error).__name__ == "SoftTimeLimitExceeded":
-        reason = ExecutionReason.INTERRUPTED
-    elif isinstance(error, (TimeoutError, concurrent.futures.TimeoutError)):
-        reason = ExecutionReason.TIMEOUT
-    elif isinstance(error, ConnectionError):
-        reason = ExecutionReason.NO_REPLY
-    else:
-        reason = getattr(error, "doubt_reason", ExecutionReason.UNCLASSIFIED)
-    retry_after = getattr(error, "retry_after", None)
+    """Return what `error`, raised by `send`, proves; unknown errors prove nothing.
+
+    Never raises, whatever the exception's own attributes do: the failure must be recorded.
+    """
+    proven = isinstance(error, ProvenNotApplied)
+    reason = _reason(error)
+    if reason not in (_PROVEN if proven else _DOUBTFUL):
+        reason = _R.DECLINED if proven else _R.UNCLASSIFIED
+    known = isinstance(error, SendError)
     return FailureClass(
         reason=reason,
-        code=str(getattr(error, "code", "") or type(error).__name__),
-        message=_text(error),
-        retry_after=retry_after if isinstance(retry_after, timedelta) else None,
+        code=str(_attribute(error, "code", str) or type(error).__name__),
+        message=str(_attribute(error, "message", str) or "") if known else _text(error),
+        reference=str(_attribute(error, "reference", str) or "") if known else "",
+        not_applied=proven,
+        repeat=isinstance(error, Repeatable),
+        retry_after=_attribute(error, "retry_after", _as_wait),
     )
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether `error` ends the process or its task, so that it goes on after its doubt was recorded."""
+    # Celery is not imported here: its soft time limit is an Exception like any other, and known by its name
+    return not isinstance(error, Exception) or any(
+        kind.__name__ == "SoftTimeLimitExceeded" for kind in type(error).__mro__
+    )
+
+
+def read_answer(answer: object) -> SendResult | FailureClass:
+    """Return what `send` returned where that can be recorded; what cannot be read is doubt, for it was sent."""
+    if isinstance(answer, Applied):
+        return answer
+    if isinstance(answer, Submitted):
+        when = answer.expect_by
+        readable = when is None or (isinstance(when, datetime) and when.utcoffset() is not None)
+        return answer if readable else replace(answer, expect_by=None)
+    if isinstance(answer, Partial):
+        return _read_items(answer)
+    return classify(TypeError(f"send() returned {type(answer).__name__}, not Applied, Partial or Submitted"))
+
+
+def _read_items(answer: Partial) -> SendResult | FailureClass:
+    items = answer.items if isinstance(answer.items, (list, tuple)) else ()
+    if not items or not all(isinstance(item, Item) for item in items):
+        return classify(TypeError("send() returned Partial without a list of Item"))
+    if any(item.applied for item in items):
+        return answer
+    first = next((item for item in items if item.code or item.message), items[0])
+    return FailureClass(
+        reason=_R.DECLINED, code=first.code or "no_item_applied", message=first.message, reference=answer.reference,
+        not_applied=True,
+    )  # fmt: skip
+
+
+def _reason(error: BaseException) -> ExecutionReason:
+    if is_interrupt(error):
+        return _R.INTERRUPTED
+    if isinstance(error, SendError):
+        return error.reason
+    if isinstance(error, (TimeoutError, concurrent.futures.TimeoutError)):
+        return _R.TIMEOUT
+    if isinstance(error, ConnectionError):
+        return _R.NO_REPLY
+    return _R.UNCLASSIFIED
+
+
+def _attribute(error: BaseException, name: str, read: Callable[[Any], Any]) -> Any:
+    """Return an attribute of a foreign exception, read; None where it is missing, empty or raises."""
+    try:
+        value = getattr(error, name, None)
+        return read(value) if value not in (None, "") else None
+    except Exception:  # a property, a comparison or a __str__ of foreign code
+        return None
+
+
+def _as_wait(value: Any) -> timedelta | None:
+    if isinstance(value, (int, float)):
+        value = timedelta(seconds=min(value, LONGEST_WAIT.total_seconds()))
+    return min(max(value, timedelta(0)), LONGEST_WAIT) if isinstance(value, timedelta) else None
 
 
 class Doubt(SendError):
@@ -178,15 +244,15 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> timedel
     """Return the delay that a Retry-After header (RFC 9110 §10.2.3: seconds or a date) asks for, or None."""
     if not value:
         return None
-    if value.strip().isdigit():
-        return timedelta(seconds=min(int(value), 10**8))
+    if re.fullmatch(r"[0-9]+", value.strip()):
+        return timedelta(seconds=min(float(value), LONGEST_WAIT.total_seconds()))
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=timezone.utc)
-    return max(timedelta(0), when - (now or datetime.now(timezone.utc)))
+    return min(max(timedelta(0), when - (now or datetime.now(timezone.utc))), LONGEST_WAIT)
 
 
 def _text(error: BaseException) -> str:

@@ -18,6 +18,8 @@ __all__ = ["Intent", "approval_digest", "binding_of", "make_intent", "provider_k
 
 #: The longest key; the column's width.
 MAX_KEY = 255
+#: PostgreSQL's text holds neither NUL nor lone surrogates.
+_UNSTORABLE = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Intent:
     summary_digest: str
     rule: ApprovalRule | None
     derived_key: bool = False
+    generation: int = 1
+    supersedes: UUID | None = None
+    compensates: UUID | None = None
 
     @property
     def operation(self) -> str:
@@ -65,7 +70,7 @@ def binding_of(tenant: str, operation: str, key: str) -> str:
 
 def provider_key_of(effect: Effect[Any], tenant: str, key: str, generation: int = 1) -> str:
     """Return the key sent to the provider: the same for one occurrence, whichever row or process sends it."""
-    parts = (tenant, effect.provider, effect.operation, key, str(generation))
+    parts = (tenant, effect.provider, effect.keyed_as, key, str(generation))
     return "fx_" + canonical.digest("effects.provider_key", *parts)[:40]
 
 
@@ -78,7 +83,7 @@ def summary_as_json(summary: Summary) -> dict[str, Any]:
     if summary.amount is not None and (isinstance(summary.amount, bool) or not isinstance(summary.amount, int)):
         raise PayloadError("money is an integer of minor units", path="summary.amount")
     data = asdict(summary)
-    data["facts"] = {str(name): canonical.clean_text(value) for name, value in summary.facts.items()}
+    data["facts"] = {canonical.clean_text(name, 255): canonical.clean_text(it) for name, it in summary.facts.items()}
     for name in ("title", "currency", "target"):
         data[name] = canonical.clean_text(data[name], 255)
     return data
@@ -113,6 +118,8 @@ def make_intent(
     on_behalf_of: Actor | None,
     about: models.Model | None,
     require_approval: bool,
+    supersedes: UUID | None = None,
+    compensates: UUID | None = None,
 ) -> Intent:
     """Build an intent; runs `describe` and `approval`, so outside of any transaction of ours.
 
@@ -120,21 +127,23 @@ def make_intent(
         KeyRequiredError: outside of a request there is nothing to derive a key from.
         PayloadError: the payload holds what cannot be recorded exactly, or is of another type than declared.
     """
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and "\x00" not in key):
-        raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} characters without NUL, not {key!r:.80}")
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and _UNSTORABLE.isdisjoint(key)):
+        raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} storable characters, not {key!r:.80}")
     if key is None and request is None:
         raise KeyRequiredError(
             f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'"
         )
     derived = key is None
     key = key if key is not None else f"request:{request}"
-    text = canonical.dump(payload)
-    loaded = effect.load(text, effect.payload_version)
+    loaded = effect.load(canonical.dump(payload), effect.payload_version)
+    # of the declared type: a dict of its fields, defaults left out, is the same payload
+    text = canonical.dump(loaded)
     intent = Intent(
-        id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding_of(tenant, effect.operation, key),
+        id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding_of(tenant, effect.keyed_as, key),
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
+        supersedes=supersedes, compensates=compensates,
     )  # fmt: skip
     context = context_of_intent(intent)
     summary = summary_as_json(effect.describe(context))
@@ -155,6 +164,7 @@ def context_of_intent(intent: Intent) -> Context[Any]:
         ref=str(intent.id), operation=intent.operation, payload=intent.payload, tenant=intent.tenant, key=intent.key,
         provider_key=intent.provider_key, requested_by=intent.requested_by, on_behalf_of=intent.on_behalf_of,
         attempt=0, reference="", about=intent.about,
+        compensates=str(intent.compensates) if intent.compensates else None,
     )  # fmt: skip
 
 

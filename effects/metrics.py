@@ -1,9 +1,9 @@
 """Prometheus metrics: what waits, what is in doubt, how old the oldest is. Read from the journal at each scrape.
 
-    from prometheus_client import REGISTRY
-    from effects.metrics import JournalCollector
+from prometheus_client import REGISTRY
+from effects.metrics import JournalCollector
 
-    REGISTRY.register(JournalCollector())
+REGISTRY.register(JournalCollector())
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ __all__ = [
     "grant",
     "look_up_now",
     "observe",
+    "order_resend",
     "reopen",
     "resolve",
     "resolve_request",
@@ -107,7 +108,13 @@ def reopen(
 
 
 def resolve_request(
-    ref: str | UUID, *, decision: str, revision: int, by: Any, reason: str, decision_id: str | None = None,
+    ref: str | UUID,
+    *,
+    decision: str,
+    revision: int,
+    by: Any,
+    reason: str,
+    decision_id: str | None = None,
     answer: StoredAnswer | None = None,
 ) -> RequestSnapshot:
     """Close a protected request in doubt by a person's decision: applied, not_applied or unknown.
@@ -120,9 +127,21 @@ def resolve_request(
     )  # fmt: skip
 
 
-def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any]) -> ExecutionSnapshot:
-    """Keep outside evidence that an execution applied: a webhook's, a statement's."""
-    return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence))
+def order_resend(
+    ref: str | UUID, *, revision: int, by: Any, reason: str, decision_id: str | None = None
+) -> ExecutionSnapshot:
+    """Have something in doubt sent again, under the same provider key; others approve it where the rule demands that."""
+    execution = transitions.order_resend(
+        _uuid(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
+    )
+    return _after(execution)
+
+
+def observe(
+    ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False
+) -> ExecutionSnapshot:
+    """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's."""
+    return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence, undone=undone))
 
 
 def _uuid(ref: str | UUID) -> UUID:
@@ -162,6 +181,6 @@ def _live(ref: str | UUID, digest: str | None) -> UUID:
 
 def _after(execution: ExecutionSnapshot) -> ExecutionSnapshot:
     runner.after_change(execution)
-    if execution.state in (ExecutionState.PENDING, ExecutionState.UNCERTAIN):
+    if execution.due_at is not None and execution.state is not ExecutionState.ACCEPTED:
         send_hint(str(execution.id))
     return execution

@@ -7,25 +7,31 @@ settling: the world has changed already, and the journal must say so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
 
 from effects import canonical
+from effects._commits import journal
 from effects._current import without_request
 from effects.conf import settings
 from effects.effect import Effect
+from effects.exceptions import MarkedForRollbackError
 from effects.models import Execution
 from effects.operations import NotFinished, StoredAnswer, find_operation
 from effects.outcomes import Outcome
 from effects.snapshots import context_of, outcome_of
+from effects.states import EXECUTION_SETTLED, values
 
 __all__ = ["hook_backoff", "in_tenant", "run_settled_hook", "try_answer"]
 
 log = logging.getLogger("effects.settlement")
+
+#: record, refuse, contradict, resolve.
+FEWEST_TO_SETTLE_TWICE = 4
 
 
 def in_tenant(tenant: str) -> AbstractContextManager[Any]:
@@ -46,8 +52,9 @@ def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | No
     if not effect.has_hook:
         return None
     try:
-        with in_tenant(row.tenant), without_request(), transaction.atomic(using=settings.DATABASE):
+        with in_tenant(row.tenant), without_request(), _savepoint():
             payload = effect.load(row.payload, row.payload_version)
+            previous = previous or _earlier_outcome(row)
             effect.settled(context_of(row, payload, previous=previous), outcome_of(row))
     except Exception as error:  # any error of the project's code: recorded, shown, tried again
         log.exception("The settled hook of %s %s failed; it stays due.", row.operation, row.pk)
@@ -55,18 +62,61 @@ def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | No
     return None
 
 
-def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> StoredAnswer | NotFinished | None | str:
+def _earlier_outcome(row: Execution) -> Outcome | None:
+    """Return how the execution was settled before it was contradicted; its output is not kept.
+
+    The usual way, record, permit, complete, is too short for that and costs no query.
+    """
+    if row.receipt_count < FEWEST_TO_SETTLE_TWICE:
+        return None
+    settled = values(EXECUTION_SETTLED)
+    settlings = row.receipts.filter(to_state__in=settled).exclude(from_state__in=settled).order_by("-sequence")
+    earlier = next(iter(settlings[1:2]), None)
+    if earlier is None:
+        return None
+    evidence = earlier.evidence
+    return outcome_of(
+        Execution(
+            id=row.pk, operation=row.operation, state=earlier.to_state, reason=earlier.reason,
+            may_have_applied=earlier.may_have_applied, reference=str(evidence.get("reference") or ""),
+            failure_code=str(evidence.get("code") or ""), failure_message=str(evidence.get("message") or ""),
+        )
+    )  # fmt: skip
+
+
+def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> StoredAnswer | NotFinished | str | None:
     """Build a request's answer from its outcomes with the view's `answer=`.
 
     Returns:
         The answer; `NotFinished`; None where the view has no `answer=`; or, as text, what it raised.
     """
-    view = find_operation(operation)
-    if view is None or view.answer is None:
-        return None
     try:
-        with in_tenant(tenant), without_request(), transaction.atomic(using=settings.DATABASE):
-            return view.answer(outcomes)
+        # finding it may import the project's views, which can raise as anything of the project's
+        view = find_operation(operation)
+        if view is None or view.answer is None:
+            return None
+        with in_tenant(tenant), without_request(), _savepoint():
+            built = view.answer(outcomes)
+            if not isinstance(built, (StoredAnswer, NotFinished)):
+                raise TypeError(f"answer= returned {type(built).__name__}, no answer")
+            return built
     except Exception as error:  # as above
         log.exception("answer= of %s failed; the request stays due.", operation)
         return canonical.clean_text(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _savepoint() -> Iterator[None]:
+    """Run the project's code in a savepoint; rows that were marked for rollback are an error, not a silent loss.
+
+    Raises:
+        MarkedForRollbackError: a database error was caught inside, or `set_rollback(True)` was called.
+    """
+    connection = journal()
+    with transaction.atomic(using=connection.alias):
+        yield
+        if connection.needs_rollback:
+            raise MarkedForRollbackError(
+                "Its rows were marked for rollback by a database error that was caught, or by set_rollback(True). "
+                "Catch database errors around a nested atomic()."
+            )

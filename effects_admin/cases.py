@@ -18,7 +18,16 @@ from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
 from effects.types import Actor
 from effects_admin.display import moment
 
-__all__ = ["LONGEST_TIMELINE", "Case", "History", "RequestCase", "SeenAt", "decided_before", "why_no_vote"]
+__all__ = [
+    "LONGEST_TIMELINE",
+    "ApprovalCase",
+    "Case",
+    "History",
+    "RequestCase",
+    "SeenAt",
+    "decided_before",
+    "why_no_vote",
+]
 
 #: Receipts on one page; an order that is in progress for weeks has more, and the list of receipts has them all.
 LONGEST_TIMELINE = 200
@@ -28,10 +37,11 @@ SeenAt = Now
 
 @dataclass
 class Case:
-    """An execution, its approvals with their votes, and its attempts, as read at `seen_at`."""
+    """An execution, its approvals with their votes, and its attempts, as `user` reads them at `seen_at`."""
 
     row: Execution
     seen_at: datetime
+    user: Any
 
     @cached_property
     def approvals(self) -> list[Approval]:
@@ -81,18 +91,20 @@ class Case:
         """Whether the outside world's answer is known, or given up."""
         return self.row.state in EXECUTION_SETTLED
 
-    def has_asked(self, user: Any) -> bool:
-        """Whether `user` is one of those who asked for it, or whom it was asked for."""
-        actor = Actor.of(user)
+    @property
+    def has_asked(self) -> bool:
+        """Whether the reader is one of those who asked for it, or whom it was asked for."""
+        actor = Actor.of(self.user)
         return actor is not None and actor.id in {requester["id"] for requester in self.row.requesters}
 
 
 @dataclass
 class RequestCase:
-    """A protected request and the executions that it performed, as read at `seen_at`."""
+    """A protected request and the executions that it performed, as `user` reads them at `seen_at`."""
 
     row: Request
     seen_at: datetime
+    user: Any
 
     @cached_property
     def links(self) -> list[RequestExecution]:
@@ -102,9 +114,16 @@ class RequestCase:
     @property
     def unsettled(self) -> list[Execution]:
         """The executions that hold back its answer."""
-        return [
-            link.execution for link in self.links if link.holds and link.execution.state not in EXECUTION_SETTLED
-        ]
+        return [link.execution for link in self.links if link.holds and link.execution.state not in EXECUTION_SETTLED]
+
+
+@dataclass
+class ApprovalCase:
+    """An approval with its execution, as `user` reads them at `seen_at`."""
+
+    row: Approval
+    seen_at: datetime
+    user: Any
 
 
 @dataclass

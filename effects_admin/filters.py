@@ -1,5 +1,8 @@
 """Filters of the lists, from the state machines and the declarations: none asks the tables for its choices."""
 
+# Django's hooks are given more than each needs.
+# ruff: noqa: ARG002
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -51,7 +54,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     LIMIT = 1000
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         """Return how many rows there are, `LIMIT` at most."""
         return min(self._found, self.LIMIT)
 

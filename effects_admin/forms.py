@@ -32,7 +32,6 @@ def new_decision_id() -> str:
 class DecisionForm(forms.Form):
     """What every verb's page carries: the revision that it showed, and the decision's own id."""
 
-    template_name_div = "effects_admin/form.html"
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
     decision_id = forms.CharField(max_length=100, widget=forms.HiddenInput)
 
@@ -68,7 +67,7 @@ class ReasonForm(DecisionForm):
 
     reason = forms.CharField(
         label="Reason", max_length=MAX_TEXT, widget=forms.Textarea({"rows": 3}),
-        help_text="Why, in your words. It is kept for ever and answers the question who decided this and on what grounds.",
+        help_text="Why, in your words. Kept for ever, with your name.",
     )  # fmt: skip
 
 
@@ -86,7 +85,7 @@ class ResolveForm(ReasonForm):
     )  # fmt: skip
     output = forms.JSONField(
         label="Output (JSON)", required=False, widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
-        help_text="What the effect would have given, if it happened and the waiting answer needs it. Money in minor units.",
+        help_text="What the effect would have given, if the waiting answer needs it. Money in minor units.",
     )  # fmt: skip
     field_order = ("decision", "reason", "reference", "output")
 

@@ -71,9 +71,9 @@ def _awaiting(case: Case) -> list[str]:
 
 
 def _executing(case: Case) -> list[str]:
+    until = moment(case.row.lease_expires_at)
     return [
-        f"Its sender holds it until {moment(case.row.lease_expires_at)}. If nothing is heard by then it is in doubt, "
-        "and the provider is asked."
+        f"Its sender holds it until {until}. If nothing is heard by then it is in doubt, and the provider is asked."
     ]
 
 
@@ -81,14 +81,17 @@ def _in_doubt(case: Case) -> list[str]:
     row = case.row
     if row.contract.get("lookup") is None:
         return [
-            f"The provider cannot be asked about it. {_when(row.due_at, case.seen_at).capitalize()} it is repeated "
-            "under the same provider key if that is declared to be safe, and otherwise handed to a person."
+            "The provider cannot be asked about it.",
+            f"A worker takes it up {_when(row.due_at, case.seen_at)}: it is repeated under the same provider key if that "
+            "is declared to be safe, and otherwise handed to a person.",
         ]
     if case.is_leased:
         steps = [f"A look-up is under way, until {moment(row.lease_expires_at)} at the latest."]
     else:
         steps = [f"The provider is asked again {_when(row.due_at, case.seen_at)}."]
-    steps.append(f"{row.lookups_spent} of {LOOKUP_BUDGET} look-ups that may be undecided are spent; then it is a person's.")
+    steps.append(
+        f"{row.lookups_spent} of {LOOKUP_BUDGET} look-ups that may be undecided are spent; then it is a person's."
+    )
     if row.expect_by is not None:
         steps.append(f"It should be carried out by {moment(row.expect_by)}; after that a person is asked.")
     return steps + _barrier(case)

@@ -4,12 +4,15 @@
 |---|---|
 | see a page | `effects.view_execution` (or `view_request`, `view_approval`, `view_receipt`) |
 | payloads, outputs, answers | `effects.view_payload` |
-| approve, deny | what the approval's frozen rule names, asked by `transitions` under the lock. `effects.approve_execution` is what a rule without a permission of its own names; beside another rule it opens nothing, and whoever that rule entitles does not need it |
+| approve, deny | what the approval's frozen rule names, asked again by `transitions` under the lock |
 | look up now | `effects.look_up_execution` |
 | resolve | `effects.resolve_execution` |
 | reopen | `effects.reopen_execution` |
 | cancel | `effects.cancel_execution` |
 | withdraw | `effects.cancel_execution`, or being one of those who asked |
+
+`effects.approve_execution` is what a rule without a permission of its own names. Beside another rule it opens nothing,
+and whoever that rule entitles does not need it.
 
 Every question is put twice: without and with the row, `user.has_perm(permission, row)`, so that a backend with
 permissions for single objects can grant what the account's own permissions do not. A project that shows people their

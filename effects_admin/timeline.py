@@ -54,5 +54,7 @@ def _change(receipt: Receipt) -> str:
     if receipt.from_state == receipt.to_state:
         return ""
     why = REASONS.get(receipt.reason)
-    moved = f"{label(receipt.from_state)} → {label(receipt.to_state)}" if receipt.from_state else label(receipt.to_state)
+    moved = (
+        f"{label(receipt.from_state)} → {label(receipt.to_state)}" if receipt.from_state else label(receipt.to_state)
+    )
     return f"{moved} ({why})" if why else moved

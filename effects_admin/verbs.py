@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from effects import operators
 from effects.effect import rule_from_json
 from effects.exceptions import ApprovalError, StaleRevisionError
-from effects.models import Approval, Receipt, Resolution
+from effects.models import Approval, Execution, Receipt, Resolution
 from effects.states import (
     APPROVAL_LIVE,
     EXECUTION_IN_DOUBT,
@@ -50,11 +50,11 @@ class Verb(Generic[C]):
     form_class: ClassVar[type[forms.DecisionForm]] = forms.DecisionForm
     tone: ClassVar[str] = "plain"
 
-    def not_permitted(self, case: C, user: Any) -> str:
+    def not_permitted(self, case: C) -> str:
         """Return why this person may not; empty if they may."""
         raise NotImplementedError
 
-    def not_possible(self, case: C, user: Any) -> str:
+    def not_possible(self, case: C) -> str:
         """Return why it cannot be done as the row stands; empty if it can."""
         raise NotImplementedError
 
@@ -66,17 +66,17 @@ class Verb(Generic[C]):
         """Return what the page carries."""
         return {"revision": case.row.revision, "decision_id": forms.new_decision_id()}
 
-    def was_done(self, case: C, user: Any, data: dict[str, Any]) -> bool:
+    def was_done(self, case: C, data: dict[str, Any]) -> bool:  # noqa: ARG002 - for the verbs that record one
         """Return whether this very decision is recorded already: the page was sent twice."""
         return False
 
-    def decide(self, case: C, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: C, data: dict[str, Any]) -> object:
         """Do it, through the public function. Commits."""
         raise NotImplementedError
 
-    def why_not(self, case: C, user: Any) -> str:
+    def why_not(self, case: C) -> str:
         """Return in words why this person cannot do it now; empty if they can."""
-        return self.not_permitted(case, user) or self.not_possible(case, user)
+        return self.not_permitted(case) or self.not_possible(case)
 
 
 class Approve(Verb[Case]):
@@ -86,11 +86,11 @@ class Approve(Verb[Case]):
     form_class = forms.ApproveForm
     decision: ClassVar[str] = "approve"
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return what the approval's rule has against this person."""
-        return why_no_vote(case.row, case.approval, user) if case.approval else ""
+        return why_no_vote(case.row, case.approval, case.user) if case.approval else ""
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return what became of the approval, if it is not open."""
         approval = case.approval
         if approval is None:
@@ -99,7 +99,7 @@ class Approve(Verb[Case]):
             return decided_before(approval, case.attempts)
         if approval.decide_by <= case.seen_at:
             return f"The time to decide was over at {moment(approval.decide_by)}; nothing was sent."
-        actor = Actor.of(user)
+        actor = Actor.of(case.user)
         mine = [vote for vote in case.votes if actor is not None and vote.actor_id == actor.id]
         if mine:
             return f"You decided it at {moment(mine[0].at)}; {case.approvals_missing} more must approve."
@@ -116,7 +116,9 @@ class Approve(Verb[Case]):
         missing = case.approvals_missing
         steps = []
         if missing > 1:
-            steps.append(f"Your approval is no. {approval.quorum - missing + 1} of {approval.quorum}; nothing is sent yet.")
+            steps.append(
+                f"Your approval is no. {approval.quorum - missing + 1} of {approval.quorum}; nothing is sent yet."
+            )
             steps.append(f"With the last one {what}{', ' + amount if amount else ''}.")
         else:
             when = f"at {moment(approval.not_before)}" if approval.not_before else "as soon as a worker is free"
@@ -124,7 +126,10 @@ class Approve(Verb[Case]):
         if approval.purpose == ApprovalPurpose.RESEND:
             steps.append("It may have happened before: this sends it again, under the same provider key.")
         covers = "sends until one may have arrived" if rule and rule.covers_retries else "one send"
-        return [*steps, f"The approval is worth {covers}, of exactly what is shown here (digest {approval.digest[:12]}…)."]
+        return [
+            *steps,
+            f"The approval is worth {covers}, of exactly what is shown here (digest {approval.digest[:12]}…).",
+        ]
 
     def initial(self, case: Case) -> dict[str, Any]:
         """Return what the page carries: also which approval, and the digest that it showed."""
@@ -132,18 +137,18 @@ class Approve(Verb[Case]):
         shown = {"approval": approval.pk, "digest": approval.digest} if approval else {}
         return {**super().initial(case), **shown}
 
-    def was_done(self, case: Case, user: Any, data: dict[str, Any]) -> bool:
+    def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this person cast this vote on the page's approval before."""
-        actor = Actor.of(user)
+        actor = Actor.of(case.user)
         votes = [vote for each in case.approvals if each.pk == data["approval"] for vote in each.votes.all()]
         return any(actor and vote.actor_id == actor.id and vote.decision == self.decision for vote in votes)
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Vote. A refusal tells what became of the approval meanwhile."""
         call = operators.grant if self.decision == "approve" else operators.deny
         options = {name: data[name] for name in ("digest", "comment", "approval")}
         try:
-            return call(case.row.pk, by=user, **options)
+            return call(case.row.pk, by=case.user, **options)
         except ApprovalError as error:
             raise type(error)(self._refused(case, data) or str(error)) from error
 
@@ -176,11 +181,11 @@ class LookUp(Verb[Case]):
 
     name, title, done = "look-up", "Look up now", "The provider was asked."
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return that the permission is missing."""
-        return lacks(user, LOOK_UP, case.row)
+        return lacks(case.user, LOOK_UP, case.row)
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return why there is nothing to ask, or nobody."""
         row = case.row
         if row.state == _S.NEEDS_INTERVENTION:
@@ -195,15 +200,14 @@ class LookUp(Verb[Case]):
         """Return what asking can change, and that it sends nothing."""
         seconds = case.row.contract.get("request_timeout", 0)
         steps = [
-            f"{case.row.provider} is asked now what became of it, which takes {seconds:g} s at most. This reads; it "
-            "sends nothing.",
+            f"{case.row.provider} is asked now what became of it; that takes {seconds:g} s at most and sends nothing.",
             "Found: it completes. No trace of it, after the time in which it may still land: it may be sent again.",
         ]
         if case.is_before_barrier:
             steps.append(f"Until {moment(case.barrier_at)} a request may still land, and “not found” changes nothing.")
         return steps
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:  # noqa: ARG002 - asking takes no decision
         """Claim, ask, record the verdict."""
         return operators.look_up_now(case.row.pk)
 
@@ -212,13 +216,13 @@ class Resolve(Verb[Case]):
     """Settle what is in doubt by a person's knowledge."""
 
     name, title, done, tone = "resolve", "Resolve", "Resolved.", "end"
-    form_class = forms.ResolveForm
+    form_class: ClassVar[type[forms.DecisionForm]] = forms.ResolveForm
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return that the permission is missing."""
-        return lacks(user, RESOLVE, case.row)
+        return lacks(case.user, RESOLVE, case.row)
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return why there is nothing to resolve now."""
         if case.row.state not in EXECUTION_IN_DOUBT:
             return f"It is {label(case.row.state)}; only what is in doubt is resolved."
@@ -228,8 +232,7 @@ class Resolve(Verb[Case]):
         """Return what is at stake, and what speaks against which decision."""
         row = case.row
         steps = [
-            f"Your word settles it, against nobody's check. Look first at {row.provider}, under the key "
-            f"{row.provider_key}{f' or the reference {visible(row.reference)}' if row.reference else ''}.",
+            f"Nothing checks your word. Look first at {row.provider}, under {_traces(row)}.",
         ]
         if row.applied_evidence is not None:
             steps.append("Proof that it happened is on file, so “not applied” is refused.")
@@ -237,14 +240,14 @@ class Resolve(Verb[Case]):
             steps.append(f"A request may still land until {moment(case.barrier_at)}; “not applied” is refused before.")
         return steps
 
-    def was_done(self, case: Case, user: Any, data: dict[str, Any]) -> bool:
+    def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this decision's id is recorded."""
         return Resolution.objects.filter(execution_id=case.row.pk, decision_id=data["decision_id"]).exists()
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Settle it."""
         kept = ("decision", "revision", "decision_id", "reason", "reference", "output")
-        return operators.resolve(case.row.pk, by=user, **{name: data[name] for name in kept})
+        return operators.resolve(case.row.pk, by=case.user, **{name: data[name] for name in kept})
 
 
 class Reopen(Resolve):
@@ -253,11 +256,11 @@ class Reopen(Resolve):
     name, title, done, tone = "reopen", "Reopen", "Reopened: the provider is asked again.", "plain"
     form_class = forms.ReasonForm
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return that the permission is missing."""
-        return lacks(user, REOPEN, case.row)
+        return lacks(case.user, REOPEN, case.row)
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return why the provider is not to be asked again."""
         if case.row.state != _S.NEEDS_INTERVENTION:
             return f"It is {label(case.row.state)}; only what waits for a person is reopened."
@@ -272,10 +275,10 @@ class Reopen(Resolve):
             "Reopening itself sends nothing. If it is proven that it did not happen it may be sent again.",
         ]
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Reopen it."""
         kept = ("revision", "decision_id", "reason")
-        return operators.reopen(case.row.pk, by=user, **{name: data[name] for name in kept})
+        return operators.reopen(case.row.pk, by=case.user, **{name: data[name] for name in kept})
 
 
 class Cancel(Verb[Case]):
@@ -285,11 +288,11 @@ class Cancel(Verb[Case]):
     form_class = forms.ReasonForm
     events: ClassVar[tuple[str, ...]] = ("refuse", "withdraw")
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return that the permission is missing."""
-        return lacks(user, CANCEL, case.row)
+        return lacks(case.user, CANCEL, case.row)
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return that it is too late."""
         if case.row.state in (_S.PENDING, _S.AWAITING_APPROVAL):
             return ""
@@ -300,18 +303,18 @@ class Cancel(Verb[Case]):
         sent = "Its earlier sends did not happen, and none follows." if case.row.attempts else "It is never sent."
         return [sent, "Its approval, if it has one, ends with it. Requests that wait for it are answered accordingly."]
 
-    def was_done(self, case: Case, user: Any, data: dict[str, Any]) -> bool:
+    def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this person did it on the very revision that the page showed."""
-        actor = Actor.of(user)
+        actor = Actor.of(case.user)
         if actor is None:
             return False
         own = Receipt.objects.filter(execution_id=case.row.pk, revision=data["revision"] + 1, actor_id=actor.id)
         return own.filter(event__in=self.events).exists()
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:
         """End it."""
         self._refuse_stale(case, data)
-        return operators.cancel(case.row.pk, by=user, reason=data["reason"])
+        return operators.cancel(case.row.pk, by=case.user, reason=data["reason"])
 
     def _refuse_stale(self, case: Case, data: dict[str, Any]) -> None:
         if data["revision"] != case.row.revision:
@@ -324,13 +327,13 @@ class Withdraw(Cancel):
     name, title, done = "withdraw", "Withdraw", "Withdrawn; it is not sent."
     events = ("withdraw",)
 
-    def not_permitted(self, case: Case, user: Any) -> str:
+    def not_permitted(self, case: Case) -> str:
         """Return that this person neither asked for it nor may cancel."""
-        if case.has_asked(user) or may(user, CANCEL, case.row):
+        if case.has_asked or may(case.user, CANCEL, case.row):
             return ""
         return f"You did not ask for it, and do not have the permission “{CANCEL}”."
 
-    def not_possible(self, case: Case, user: Any) -> str:
+    def not_possible(self, case: Case) -> str:
         """Return that there is nothing to take back."""
         if case.approval is None:
             return "Nobody was asked to approve it."
@@ -344,10 +347,10 @@ class Withdraw(Cancel):
             return ["It is not sent again, and stays in doubt until somebody resolves it."]
         return ["The request for approval ends, votes and all, and it is not sent.", *super().consequences(case)[1:]]
 
-    def decide(self, case: Case, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Take it back."""
         self._refuse_stale(case, data)
-        return operators.withdraw(case.row.pk, by=user, reason=data["reason"])
+        return operators.withdraw(case.row.pk, by=case.user, reason=data["reason"])
 
 
 class ResolveRequest(Verb[RequestCase]):
@@ -356,11 +359,11 @@ class ResolveRequest(Verb[RequestCase]):
     name, title, done, tone = "resolve", "Resolve", "Resolved.", "end"
     form_class = forms.ResolveRequestForm
 
-    def not_permitted(self, case: RequestCase, user: Any) -> str:
+    def not_permitted(self, case: RequestCase) -> str:
         """Return that the permission is missing."""
-        return lacks(user, RESOLVE, case.row)
+        return lacks(case.user, RESOLVE, case.row)
 
-    def not_possible(self, case: RequestCase, user: Any) -> str:
+    def not_possible(self, case: RequestCase) -> str:
         """Return why there is nothing to resolve now."""
         if case.row.state != RequestState.IN_DOUBT:
             return f"It is {label(case.row.state)}; only what is in doubt is resolved."
@@ -376,14 +379,19 @@ class ResolveRequest(Verb[RequestCase]):
             "The request is closed for good and without an answer. Its key stays taken: its handler never runs again.",
         ]
 
-    def was_done(self, case: RequestCase, user: Any, data: dict[str, Any]) -> bool:
+    def was_done(self, case: RequestCase, data: dict[str, Any]) -> bool:
         """Return whether this decision's id is recorded."""
         return Resolution.objects.filter(request_id=case.row.pk, decision_id=data["decision_id"]).exists()
 
-    def decide(self, case: RequestCase, user: Any, data: dict[str, Any]) -> object:
+    def decide(self, case: RequestCase, data: dict[str, Any]) -> object:
         """Close it."""
         kept = ("decision", "revision", "decision_id", "reason")
-        return operators.resolve_request(case.row.pk, by=user, **{name: data[name] for name in kept})
+        return operators.resolve_request(case.row.pk, by=case.user, **{name: data[name] for name in kept})
+
+
+def _traces(row: Execution) -> str:
+    """Return under what the provider knows it."""
+    return f"the key {row.provider_key}" + (f" or the reference {visible(row.reference)}" if row.reference else "")
 
 
 #: In the order in which the execution's page offers them.

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from effects.exceptions import EffectsError, ExecutionNotFoundError, JournalUnavailableError, NotEntitledError
 from effects_admin.cases import Case, RequestCase
+from effects_admin.display import visible
 from effects_admin.forms import DecisionForm
 from effects_admin.verbs import Verb
 
 if TYPE_CHECKING:
-    from effects_admin.admin import CaseAdmin
+    from effects_admin.readonly import CaseAdmin
 
 __all__ = ["Offer", "decide", "offers", "show"]
 
@@ -35,15 +35,15 @@ CONFLICT, FORBIDDEN, INVALID = 409, 403, 400
 class Offer:
     """A verb as a page offers it to one person: where it is, or why it is not theirs now."""
 
-    def __init__(self, verb: Verb[Any], case: Any, user: Any) -> None:
+    def __init__(self, verb: Verb[Any], case: Any) -> None:
         self.verb = verb
-        self.why_not = verb.why_not(case, user)
+        self.why_not = verb.why_not(case)
         self.url = reverse(url_name(case.row, verb.name), args=[case.row.pk])
 
 
-def offers(verbs: Sequence[Verb[C]], case: C, user: Any) -> list[Offer]:
+def offers(verbs: Sequence[Verb[C]], case: C) -> list[Offer]:
     """Return what the page offers."""
-    return [Offer(verb, case, user) for verb in verbs]
+    return [Offer(verb, case) for verb in verbs]
 
 
 def url_name(row: Any, name: str) -> str:
@@ -69,10 +69,10 @@ def decide(console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, 
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
     case = console.find(request, object_id)
-    forbidden = verb.not_permitted(case, request.user)
+    forbidden = verb.not_permitted(case)
     if forbidden or request.method != "POST":
         status = FORBIDDEN if forbidden else 200
-        why_not = forbidden or verb.not_possible(case, request.user)
+        why_not = forbidden or verb.not_possible(case)
         return _verb_page(console, verb, request, case, None, why_not=why_not, status=status)
     form = verb.form_class(request.POST)
     if not form.is_valid():
@@ -85,15 +85,15 @@ def _carry_out(
 ) -> HttpResponse:
     """Do it and go to the row's page, or show the same page with the reason why not."""
     page = reverse(url_name(case.row, "change"), args=[case.row.pk])
-    if verb.was_done(case, request.user, form.cleaned_data):
+    if verb.was_done(case, form.cleaned_data):
         messages.info(request, "This decision was recorded before; sending it again changed nothing.")
         return HttpResponseRedirect(page)
     try:
-        verb.decide(case, request.user, form.cleaned_data)
+        verb.decide(case, form.cleaned_data)
     except EffectsError as error:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), CONFLICT)
         fresh = console.find(request, str(case.row.pk))
-        why_not = verb.not_possible(fresh, request.user)
+        why_not = verb.not_possible(fresh)
         return _verb_page(console, verb, request, fresh, form, why_not=why_not, error=str(error), status=status)
     told = console.told(console.find(request, str(case.row.pk)), case)
     messages.success(request, f"{verb.done} {told}")
@@ -107,7 +107,7 @@ def _verb_page(
     """Show what the verb will do, and its form where this person can do it now."""
     if form is None or error:
         # after a refusal the page shows the row anew: its form carries what it shows, and keeps what was typed
-        typed = {name: form.data.get(name) for name in form.fields if not form.fields[name].widget.is_hidden} if form else {}
+        typed = {field.name: field.value() for field in form.visible_fields()} if form else {}
         form = verb.form_class(initial={**typed, **verb.initial(case)})
     context = _context(console, request, case)
     context.update(
@@ -119,12 +119,10 @@ def _verb_page(
 
 def _context(console: CaseAdmin[Any, Any], request: HttpRequest, case: Any) -> dict[str, Any]:
     """Return what all pages of a row need."""
-    if not console.has_view_permission(request, case.row):
-        raise PermissionDenied
     return {
         **console.admin_site.each_context(request),
         **console.shown(request, case),
-        "title": str(case.row),
+        "title": visible(case.row),
         "opts": console.opts,
         "case": case,
         "row": case.row,

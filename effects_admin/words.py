@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from effects.models import Receipt
-from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState, Word
+from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
 
 __all__ = [
     "APPROVAL_MEANINGS",
@@ -23,7 +23,7 @@ __all__ = [
 
 _S, _R, _A = ExecutionState, RequestState, ApprovalState
 
-EXECUTION_MEANINGS: Mapping[Word, str] = {
+EXECUTION_MEANINGS: Mapping[str, str] = {
     _S.PENDING: "Recorded and not sent; it is sent when it is due.",
     _S.AWAITING_APPROVAL: "People decide first; nothing is sent before.",
     _S.EXECUTING: "A permitted send is under way.",
@@ -36,7 +36,7 @@ EXECUTION_MEANINGS: Mapping[Word, str] = {
     _S.REJECTED: "It was never sent.",
     _S.ABANDONED: "Nobody will know whether it happened. Its key stays taken, so it is never sent again.",
 }
-REQUEST_MEANINGS: Mapping[Word, str] = {
+REQUEST_MEANINGS: Mapping[str, str] = {
     _R.RUNNING: "Its handler is at work and holds the lease.",
     _R.WAITING: "Its handler is done; its answer waits for an execution that is not settled.",
     _R.IN_DOUBT: "Its handler was cut short and may have called out. It is never run again.",
@@ -44,7 +44,7 @@ REQUEST_MEANINGS: Mapping[Word, str] = {
     _R.RELEASED: "Nothing was sent and nothing can be; the client may use the key again.",
     _R.RESOLVED: "A person closed it without an answer.",
 }
-APPROVAL_MEANINGS: Mapping[Word, str] = {
+APPROVAL_MEANINGS: Mapping[str, str] = {
     _A.REQUESTED: "People have not decided yet.",
     _A.GRANTED: "Approved and not used yet.",
     _A.DENIED: "Somebody refused; nothing is sent under it.",
@@ -170,7 +170,7 @@ REQUEST_DECISIONS = {
     "not_applied": "What it was to do did not happen. A retry learns that; the key is not run again.",
     "unknown": "Nobody will know. The key is not run again.",
 }
-_TONES: Mapping[Word, str] = {
+_TONES: Mapping[str, str] = {
     **dict.fromkeys((_S.COMPLETED, _R.ANSWERED), "good"),
     **dict.fromkeys((_S.FAILED, _S.REJECTED, _S.ABANDONED, _R.RESOLVED, _R.RELEASED), "quiet"),
     **dict.fromkeys((_A.DENIED, _A.EXPIRED, _A.WITHDRAWN, _A.LAPSED, _A.SPENT), "quiet"),
@@ -185,9 +185,9 @@ def label(word: str) -> str:
     return str(word).replace("_", " ")
 
 
-def tone(state: str, kind: type[Word]) -> str:
+def tone(state: str) -> str:
     """Return how a state is coloured; colour only repeats what the word says."""
-    return _TONES.get(kind(state), "plain")
+    return _TONES.get(state, "plain")
 
 
 def headline(receipt: Receipt) -> str:

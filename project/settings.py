@@ -5,6 +5,7 @@ connects to nothing.
 """
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ INSTALLED_APPS = [
     "effects",
     "effects_admin",
     "project.payments",
+    "project.demo",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -64,6 +66,8 @@ WSGI_APPLICATION = "project.wsgi.application"
 
 DATABASES = {"default": database(os.environ.get("DATABASE_URL") or "postgresql://localhost/effects")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+PASSWORD_HASHERS = [os.environ.get("PASSWORD_HASHER", "django.contrib.auth.hashers.PBKDF2PasswordHasher")]
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -104,4 +108,8 @@ PAYMENTS_APPROVAL_FROM = int(os.environ.get("PAYMENTS_APPROVAL_FROM", "50000"))
 PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS", "10"))
 PAYMENTS_QUIET_SECONDS = float(os.environ.get("PAYMENTS_QUIET_SECONDS", "300"))
 
-EFFECTS = {"DISPATCH": "celery"}
+EFFECTS = {
+    "DISPATCH": "celery",
+    "REQUEST_LEASE": timedelta(seconds=float(os.environ.get("EFFECTS_LEASE_SECONDS", "60"))),
+    "LEASE_GRACE": timedelta(seconds=float(os.environ.get("EFFECTS_GRACE_SECONDS", "5"))),
+}

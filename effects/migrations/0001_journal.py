@@ -681,7 +681,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
-                condition=models.Q(("state", "pending")), fields=["due_at"], name="effects_execution_due"
+                condition=models.Q(("state__in", ["needs_intervention", "pending"])),
+                fields=["due_at"],
+                name="effects_execution_due",
             ),
         ),
         migrations.AddIndex(
@@ -690,12 +692,6 @@ class Migration(migrations.Migration):
                 condition=models.Q(("state__in", ["accepted", "uncertain"])),
                 fields=["due_at"],
                 name="effects_execution_look_up",
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="execution",
-            index=models.Index(
-                condition=models.Q(("state", "needs_intervention")), fields=["due_at"], name="effects_execution_ordered"
             ),
         ),
         migrations.AddIndex(

@@ -140,11 +140,14 @@ class Execution(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["due_at"], condition=Q(state="pending"), name="effects_execution_due"),
+            models.Index(
+                fields=["due_at"],
+                condition=Q(state__in=["needs_intervention", "pending"]),
+                name="effects_execution_due",
+            ),
             models.Index(
                 fields=["due_at"], condition=Q(state__in=["accepted", "uncertain"]), name="effects_execution_look_up"
             ),
-            models.Index(fields=["due_at"], condition=Q(state="needs_intervention"), name="effects_execution_ordered"),
             models.Index(fields=["lease_expires_at"], condition=Q(state="executing"), name="effects_execution_lease"),
             models.Index(fields=["hook_due_at"], condition=Q(hook_due_at__isnull=False), name="effects_execution_hook"),
             models.Index(

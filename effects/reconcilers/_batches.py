@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from effects._commits import commits
 from effects._locks import ClockTimestamp, skip_locked
@@ -40,7 +41,8 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         due: the column that says when.
         batch: how many at most; `SWEEP_BATCH` by default.
     """
-    now = ClockTimestamp()
+    # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
+    now = Now()
     free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
     found = rows.filter(free, **{f"{due}__lte": now}).order_by(due)
     if not found.exists():

@@ -1,4 +1,4 @@
-"""Pending executions that are due to be sent."""
+"""Executions that are due to be sent: pending ones, and ordered resends."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from uuid import UUID
 from effects import runner
 from effects.models import Execution
 from effects.reconcilers._batches import Counts, each, take
-from effects.states import ExecutionState
+from effects.states import ExecutionState, values
 
 __all__ = ["NAME", "run_once"]
 
 NAME = "run_due"
+#: What was never sent, is to be sent again, or was ordered to be.
+SENDABLE = values({ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION})
 
 
 def run_once(batch: int | None = None, publish: Callable[[str], object] | None = None) -> Counts:
     """Send what is due, here or, with `publish`, by the workers that get the ids."""
-    ids = take(Execution.objects.filter(state=str(ExecutionState.PENDING)), "due_at", batch)
+    ids = take(Execution.objects.filter(state__in=SENDABLE), "due_at", batch)
 
     def hand_out(execution_id: UUID) -> str:
         if publish is not None:

@@ -22,6 +22,7 @@ from effects.transitions.requests import (
     resolve_request,
     settle,
 )
+from effects.transitions.resends import order_resend
 from effects.transitions.resolutions import DECISIONS, reopen, resolve
 from effects.transitions.retention import drop_answers, free_keys
 
@@ -50,6 +51,7 @@ __all__ = [
     "late_outcome",
     "observe",
     "open_request",
+    "order_resend",
     "permit",
     "postpone_send",
     "record",

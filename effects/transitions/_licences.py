@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+from effects import canonical
 from effects._locks import lock_approval
 from effects.approvers import still_entitled
 from effects.effect import rule_as_json, rule_from_json
-from effects.intents import approval_digest
+from effects.intents import approval_digest, digest_of_summary
 from effects.models import Approval, Attempt, Execution
-from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, AttemptOutcome, values
+from effects.states import (
+    APPROVAL_LIVE,
+    ApprovalPurpose,
+    ApprovalState,
+    AttemptOutcome,
+    ExecutionReason,
+    ExecutionState,
+    values,
+)
+from effects.transitions._rows import advance, end_state
 from effects.types import ApprovalRule
 
 __all__ = [
+    "GRANTED",
+    "ask",
     "close",
     "covers_another_send",
     "digest_of",
+    "is_void",
+    "lapse",
     "lapse_live",
     "lock_live",
-    "newest",
+    "newest_for_resend",
+    "newest_for_send",
     "request",
+    "requester_ids",
     "rule_of",
     "spend",
-    "voters_still_entitled",
+    "why_lapsed",
 ]
 
+GRANTED = ApprovalState.GRANTED
 _UNPROVEN = values({AttemptOutcome.OPEN, AttemptOutcome.UNKNOWN, AttemptOutcome.APPLIED, AttemptOutcome.SUBMITTED})
 
 
@@ -34,13 +52,13 @@ def rule_of(row: Execution) -> ApprovalRule | None:
 
 
 def digest_of(row: Execution, purpose: ApprovalPurpose) -> str:
-    """Return the digest of all that an approver decides about, from the row as it stands."""
+    """Return the digest of all that an approver decides about, from the row as it stands: its bytes are hashed."""
     return approval_digest(
         operation=row.operation,
         provider=row.provider,
         tenant=row.tenant,
         key=row.key,
-        payload_digest=row.payload_digest,
+        payload_digest=canonical.digest("effects.payload", row.payload),
         summary_digest=row.summary_digest,
         rule=row.contract.get("approval"),
         purpose=str(purpose),
@@ -75,8 +93,17 @@ def lock_live(row: Execution) -> Approval | None:
     return approval if approval.state in APPROVAL_LIVE else None
 
 
-def newest(row: Execution, purpose: ApprovalPurpose) -> Approval | None:
-    """Lock and return the newest approval of that purpose."""
+def newest_for_send(row: Execution) -> Approval | None:
+    """Lock and return the newest approval of the execution's first sends."""
+    return _newest(row, ApprovalPurpose.SEND)
+
+
+def newest_for_resend(row: Execution) -> Approval | None:
+    """Lock and return the newest approval of an ordered resend."""
+    return _newest(row, ApprovalPurpose.RESEND)
+
+
+def _newest(row: Execution, purpose: ApprovalPurpose) -> Approval | None:
     found = Approval.objects.filter(execution_id=row.pk, purpose=str(purpose)).order_by("-created_at", "-pk")
     first = found.only("pk").first()
     return lock_approval(first.pk) if first else None
@@ -99,10 +126,10 @@ def lapse_live(row: Execution) -> None:
         close(approval, ApprovalState.LAPSED, row.locked_at)
 
 
-def spend(approval: Approval, at: datetime) -> None:
+def spend(approval: Approval) -> None:
     """Consume a granted approval, in the transaction that opens the attempt."""
-    approval.state, approval.spent_at = str(ApprovalState.SPENT), at
-    Approval.objects.filter(pk=approval.pk).update(state=approval.state, spent_at=at)
+    approval.state, approval.spent_at = str(ApprovalState.SPENT), approval.locked_at
+    Approval.objects.filter(pk=approval.pk).update(state=approval.state, spent_at=approval.spent_at)
 
 
 def covers_another_send(approval: Approval) -> bool:
@@ -112,8 +139,76 @@ def covers_another_send(approval: Approval) -> bool:
     return not Attempt.objects.filter(approval_id=approval.pk, outcome__in=_UNPROVEN).exists()
 
 
-def voters_still_entitled(approval: Approval) -> bool:
-    """Return whether all who approved are still entitled to."""
+def requester_ids(row: Execution) -> set[str]:
+    """Return the ids of all who asked for an execution, joined it, or were acted for."""
+    return {requester["id"] for requester in row.requesters}
+
+
+def why_lapsed(row: Execution, approval: Approval) -> str:
+    """Return in words why a granted licence cannot be used any more; empty if it can."""
+    if approval.use_by is not None and approval.use_by <= approval.locked_at:
+        return "not used in time"
     rule = rule_from_json(approval.rule)
-    voters = approval.votes.filter(decision="approve").values_list("actor_id", flat=True)
-    return rule is not None and still_entitled(list(voters), rule)
+    voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
+    if rule is not None and not still_entitled(voters, rule):
+        return "an approver is no longer entitled"
+    if rule is not None and rule.four_eyes and voters & requester_ids(row):
+        return "an approver asked for it too meanwhile"
+    return ""
+
+
+def lapse(row: Execution, approval: Approval, why: str) -> None:
+    """End a granted licence unused; what waited for it ends, except something in doubt that a resend was ordered for."""
+    close(approval, ApprovalState.LAPSED, approval.locked_at)
+    if approval.purpose == ApprovalPurpose.RESEND:
+        advance(row, "lapse", evidence={"why": why}, due_at=None)
+    else:
+        advance(
+            row, "lapse", end_state(row), reason=ExecutionReason.LAPSED, evidence={"why": why},
+            failure_code=str(ExecutionReason.LAPSED), failure_message=why,
+        )  # fmt: skip
+
+
+def is_void(row: Execution, approval: Approval, summary: dict[str, Any]) -> bool:
+    """Return whether what would be sent, or what people are shown, is not what they approved."""
+    return digest_of_summary(summary) != row.summary_digest or approval.digest != digest_of(row, ApprovalPurpose.SEND)
+
+
+def ask(
+    row: Execution,
+    verb: str,
+    reason: ExecutionReason,
+    *,
+    replaces: Approval | None = None,
+    summary: dict[str, Any] | None = None,
+) -> None:
+    """Request an approval of a due execution that has no spendable one; of the new contents where they changed."""
+    rule = rule_of(row)
+    if rule is None:
+        return
+    if replaces is not None:
+        close(replaces, ApprovalState.LAPSED, replaces.locked_at)
+    changes: dict[str, Any] = {}
+    if summary is not None:
+        changes = {"summary": summary, "summary_digest": digest_of_summary(summary), **shown(summary)}
+        for name, value in changes.items():
+            setattr(row, name, value)
+    approval = request(row, rule)
+    advance(
+        row,
+        verb,
+        ExecutionState.AWAITING_APPROVAL,
+        reason=reason,
+        evidence={"digest": approval.digest},
+        due_at=None,
+        **changes,
+    )
+
+
+def shown(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that lists filter and total by, from a summary."""
+    return {
+        "amount": summary.get("amount"),
+        "currency": summary.get("currency", "")[:12],
+        "target": summary.get("target", ""),
+    }

@@ -142,10 +142,11 @@ def receipt_of(
 
 
 def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
-    """Return the effect of a row, refusing to touch an unsettled row of another safety version.
+    """Return the effect of a row, refusing to touch an unsettled row of another safety version or provider.
 
     Raises:
-        PolicyChangedError: the declaration's `safety_version` is another one; deploy the old code, or resolve by hand.
+        PolicyChangedError: the declaration's `safety_version` or `provider` is another one; deploy the old code, or
+            resolve by hand.
         EffectDefinitionError: the effect is gone.
     """
     effect = get_effect(row.operation)
@@ -153,6 +154,11 @@ def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
         raise PolicyChangedError(
             f"{row.operation} {row.pk} was recorded under safety_version {row.safety_version}; this code declares "
             f"{effect.safety_version} and may not touch it. Run the older code until it is settled, or resolve it."
+        )
+    if unsettled and effect.provider != row.provider:
+        raise PolicyChangedError(
+            f"{row.operation} {row.pk} was recorded for {row.provider!r}; this code calls {effect.provider!r}, which "
+            "knows nothing of it. Run the older code until it is settled, or resolve it."
         )
     return effect
 

@@ -54,7 +54,7 @@ def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Ex
             return snapshot(row)
         _check(row, approval, user, digest)
         _add_vote(row, approval, actor, APPROVE, digest, comment)
-        votes = approval.votes.filter(decision=APPROVE).count()
+        votes = _count_votes(row, approval)
         evidence = {"digest": digest, "votes": votes, "quorum": approval.quorum, "comment": comment}
         if votes < approval.quorum:
             advance(row, "vote", actor=actor, evidence=evidence)
@@ -137,7 +137,7 @@ def why_not(row: Execution, approval: Approval, user: Any) -> str:
         return "You are not logged in."
     if rule.four_eyes and not row.requesters:
         return "Nobody knows who asked for it, so nobody can be told apart from them."
-    if rule.four_eyes and actor.id in {requester["id"] for requester in row.requesters}:
+    if rule.four_eyes and actor.id in _licences.requester_ids(row):
         return "You asked for this one, or it was asked for on your behalf; somebody else has to decide."
     if not is_entitled(user, rule):
         return f"It takes the permission {rule.approvers!r}, which you do not have."
@@ -152,6 +152,14 @@ def _lock(approval_id: UUID) -> tuple[Execution, Approval]:
     approval = lock_approval(approval_id)
     row.locked_at = approval.locked_at
     return row, approval
+
+
+def _count_votes(row: Execution, approval: Approval) -> int:
+    """Count who approved; under four eyes, who joined as a requester after voting does not count any more."""
+    votes = approval.votes.filter(decision=APPROVE)
+    if approval.rule.get("four_eyes", True):
+        votes = votes.exclude(actor_id__in=_licences.requester_ids(row))
+    return votes.count()
 
 
 def _actor(user: Any) -> Actor:
@@ -204,5 +212,6 @@ def _end(
         advance(row, verb, actor=actor, evidence=evidence, due_at=None)
         return
     advance(
-        row, verb, end_state(row), reason=reason, actor=actor, evidence=evidence, failure_code=str(reason)
+        row, verb, end_state(row), reason=reason, actor=actor, evidence=evidence, failure_code=str(reason),
+        failure_message=canonical.clean_text(evidence.get("comment") or evidence.get("reason") or ""),
     )  # fmt: skip

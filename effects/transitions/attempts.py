@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,10 +16,20 @@ from effects.failures import FailureClass
 from effects.models import Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
+from effects.transitions import _licences
 from effects.transitions._rows import advance
-from effects.types import Applied, Partial, SendResult, Submitted
+from effects.types import Applied, Item, Partial, SendResult, Submitted
 
-__all__ = ["EXPECT_WITHIN", "NotSentInTime", "Report", "complete_row", "expire_lease", "record_outcome", "retry_delay"]
+__all__ = [
+    "EXPECT_WITHIN",
+    "NotSentInTime",
+    "Report",
+    "complete_row",
+    "expire_lease",
+    "record_outcome",
+    "references_on_file",
+    "retry_delay",
+]
 
 #: How long a submitted order may take where the effect does not say.
 EXPECT_WITHIN = timedelta(days=7)
@@ -83,7 +93,8 @@ def expire_lease(execution_id: UUID) -> ExecutionSnapshot:
 def retry_delay(row: Execution, floor: timedelta | None = None) -> timedelta:
     """Return when the next attempt may start: doubling, with jitter in [d/2, d], never before the provider's wish."""
     retry = row.contract["retry"]
-    delay = min(retry["first"] * 2.0 ** max(row.attempts - 1, 0), retry["ceiling"])
+    # the exponent is bounded, since a float overflows beyond 1023
+    delay = min(retry["first"] * 2.0 ** min(max(row.attempts - 1, 0), 64), retry["ceiling"])
     jittered = timedelta(seconds=random.uniform(delay / 2, delay))  # noqa: S311 - no secret
     return max(jittered, floor or timedelta(0))
 
@@ -129,17 +140,33 @@ def _end_attempt(
     message: str = "",
 ) -> None:
     ended: datetime = row.locked_at
-    permitted = row.attempt_rows.filter(pk=attempt)
+    permitted = row.attempt_rows.filter(pk=attempt, outcome=str(AttemptOutcome.OPEN))
     row.exposed_until = max(row.exposed_until or ended, ended)
-    permitted.update(
+    found = permitted.update(
         outcome=str(outcome), ended_at=ended, reference=canonical.clean_text(reference, 255),
         failure_reason=str(reason), failure_code=canonical.clean_text(code, 100),
         message=canonical.clean_text(message, 2000),
     )  # fmt: skip
+    if not found:
+        raise FencedError(f"Attempt {attempt} is not the open one of {row.operation} {row.pk}.")
+
+
+def references_on_file(row: Execution) -> set[str]:
+    """Return the provider's references that we hold for an execution; more than one is a person's."""
+    evidence = row.applied_evidence or {}
+    held = (row.reference, evidence.get("reference"), evidence.get("other_reference"))
+    return {str(reference) for reference in held if reference}
 
 
 def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
     _end_attempt(row, attempt, AttemptOutcome.APPLIED, reference=report.reference)
+    reference = canonical.clean_text(report.reference, 255)
+    if row.applied_evidence is not None and not references_on_file(row) <= {reference}:
+        # while it was under way an earlier attempt was proven to have applied, as something else
+        evidence = {"why": "two references for one execution", "reference": reference, "on_file": row.applied_evidence}
+        _into_doubt(row, "doubt", _R.CONFLICT, evidence)
+        advance(row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None)
+        return
     complete_row(row, "complete", ExecutionReason.SENT, report, {"attempt": row.attempts})
 
 
@@ -152,16 +179,24 @@ def complete_row(
     **options: Any,
 ) -> None:
     """Settle a locked row as completed, from an answer, a look-up or a person."""
+    if row.state == _S.NEEDS_INTERVENTION:
+        _licences.lapse_live(row)  # a resend that was ordered meanwhile
     partial = isinstance(report, Partial) and not all(item.applied for item in report.items)
-    items = [asdict(item) for item in report.items] if isinstance(report, Partial) else None
+    items = [_item_as_json(item) for item in report.items] if isinstance(report, Partial) else None
     reference = canonical.clean_text(report.reference, 255)
     advance(
         row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
         evidence={**evidence, "reference": reference}, may_have_applied=True, open_attempts=0, lease_expires_at=None,
         output=output_text(report.output), output_version=row.payload_version, reference=reference or row.reference,
-        items=canonical.clean_json(items) if items is not None else None, exposed_until=row.exposed_until,
+        items=items, exposed_until=row.exposed_until,
         applied_evidence=row.applied_evidence, expect_by=None, failure_code="", failure_message="", **options,
     )  # fmt: skip
+
+
+def _item_as_json(item: Item) -> dict[str, Any]:
+    """Return one item, each text cleaned and none left out: as many as there are, they are read back one by one."""
+    texts = {name: canonical.clean_text(getattr(item, name), 255) for name in ("key", "reference", "code", "message")}
+    return {**texts, "applied": bool(item.applied)}
 
 
 def output_text(output: Any) -> str:
@@ -175,10 +210,13 @@ def output_text(output: Any) -> str:
 def _submit(row: Execution, attempt: UUID, report: Submitted) -> None:
     _end_attempt(row, attempt, AttemptOutcome.SUBMITTED, reference=report.reference)
     reference = canonical.clean_text(report.reference, 255)
+    expect_by = report.expect_by or row.locked_at + EXPECT_WITHIN
+    # without a look-up only outside evidence can settle it, and no person is called before it should be there
+    due = row.locked_at if row.contract["lookup"] is not None else expect_by
     advance(
         row, "submit", _S.ACCEPTED, reason=_R.SUBMITTED, evidence={"attempt": row.attempts, "reference": reference},
-        may_have_applied=True, open_attempts=0, lease_expires_at=None, reference=reference, due_at=row.locked_at,
-        expect_by=report.expect_by or row.locked_at + EXPECT_WITHIN, exposed_until=row.exposed_until,
+        may_have_applied=True, open_attempts=0, lease_expires_at=None, reference=reference or row.reference,
+        due_at=due, expect_by=expect_by, exposed_until=row.exposed_until,
     )  # fmt: skip
 
 

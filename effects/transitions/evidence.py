@@ -2,86 +2,141 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_execution
-from effects.models import Execution
+from effects.models import Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._rows import advance
-from effects.transitions.attempts import Report, complete_row
+from effects.transitions.attempts import Report, complete_row, references_on_file
 from effects.types import Applied, Partial, Submitted
 
 __all__ = ["late_outcome", "observe", "observe_row"]
 
 _S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
+_TWO = "two references for one execution"
 
 
 def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> ExecutionSnapshot:
     """*Commits.* Keep the news of an attempt whose lease was taken over.
 
     Its own success settles the execution if no later attempt was permitted and it is in doubt; otherwise it is evidence
-    that a look-up or a person weighs. A late failure changes nothing: it proves nothing about other attempts.
+    that a look-up or a person weighs. That the provider took the order is looked into, and contradicts a state that
+    says that nothing happened. A late failure changes nothing: it proves nothing about other attempts.
     """
     with commits("recording a late outcome"):
         row = lock_execution(execution_id)
         known = row.attempt_rows.filter(pk=attempt).first()
         if known is None or not isinstance(report, (Applied, Partial, Submitted)):
             advance(row, "observe", revises=False, evidence={"late": type(report).__name__, "attempt": str(attempt)})
-            return snapshot(row)
-        evidence = {"late": type(report).__name__, "attempt": known.number, "reference": report.reference}
-        if isinstance(report, Submitted):
-            advance(row, "observe", evidence=evidence, revises=False)
-            return snapshot(row)
-        row.attempt_rows.filter(pk=attempt).update(
-            outcome=str(AttemptOutcome.APPLIED), reference=canonical.clean_text(report.reference, 255)
-        )
-        newest = known.number == row.attempts
-        if newest and row.state in EXECUTION_IN_DOUBT and row.reason != _R.CONFLICT:
-            complete_row(row, "confirm", _R.LATE_REPLY, report, evidence)
+        elif isinstance(report, Submitted):
+            _late_order(row, known, report)
         else:
-            observe_row(row, reference=report.reference, evidence=evidence)
+            _late_success(row, known, report)
         return snapshot(row)
 
 
-def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any]) -> ExecutionSnapshot:
+def observe(
+    execution_id: UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False
+) -> ExecutionSnapshot:
     """*Commits.* Keep outside evidence of success: a webhook, a statement.
 
     In doubt or executing: it may have applied, and a look-up is due now. In states that say that nothing happened, or
     with another reference on file: a person is needed.
+
+    Args:
+        execution_id: which.
+        reference: the provider's id of what happened.
+        evidence: what is kept; cleaned here.
+        undone: it happened and was undone at the provider (a bank returned it), so that `completed` is not all.
     """
     with commits("recording evidence"):
         row = lock_execution(execution_id)
-        observe_row(row, reference=reference, evidence=evidence)
+        if undone and row.state in _HAPPENED:
+            on_file = _on_file(reference, evidence)
+            _contradict(row, {**on_file, "why": f"{row.state}, and undone at the provider"}, on_file)
+        else:
+            observe_row(row, reference=reference, evidence={**evidence, "undone": True} if undone else evidence)
         return snapshot(row)
 
 
 def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> None:
     """Weigh evidence of success against a locked row."""
-    reference = canonical.clean_text(reference, 255)
-    on_file = {**canonical.clean_json(evidence), "reference": reference}
+    on_file = _on_file(reference, evidence)
+    second = bool(on_file["reference"]) and not references_on_file(row) <= {on_file["reference"]}
     if row.state in _HAPPENED:
-        if reference and row.reference and reference != row.reference:
-            _contradict(row, {**on_file, "why": "two references for one execution"}, on_file)
+        if second:
+            _contradict(row, {**on_file, "why": _TWO}, on_file)
         else:
             advance(row, "observe", evidence=on_file, revises=False)
     elif row.state == _S.EXECUTING:
-        advance(row, "observe", evidence=on_file, may_have_applied=True, applied_evidence=on_file)
+        _observe_unsettled(row, on_file, second=second, due_at=None)
+    elif row.state in (_S.UNCERTAIN, _S.ACCEPTED) and second:
+        advance(
+            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence={**on_file, "why": _TWO},
+            may_have_applied=True, applied_evidence=on_file, lease_expires_at=None, due_at=None,
+        )  # fmt: skip
     elif row.state in EXECUTION_IN_DOUBT:
+        # a person's: an ordered resend is not due any more beside proof that it applied
         due = None if row.state == _S.NEEDS_INTERVENTION else row.locked_at
-        advance(row, "observe", evidence=on_file, may_have_applied=True, applied_evidence=on_file, due_at=due)
+        _observe_unsettled(row, on_file, second=second, due_at=due)
     else:
         _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, on_file)
 
 
-def _contradict(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any]) -> None:
+def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
+    reference = canonical.clean_text(report.reference, 255)
+    evidence = {"late": type(report).__name__, "attempt": known.number, "reference": reference}
+    row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.APPLIED), reference=reference)
+    settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason != _R.CONFLICT
+    if settles and references_on_file(row) <= {reference}:
+        complete_row(row, "confirm", _R.LATE_REPLY, report, evidence)
+    else:
+        observe_row(row, reference=reference, evidence=evidence)
+
+
+def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
+    """The provider took the order of an attempt that was given up: no proof of success, and no "nothing happened"."""
+    reference = canonical.clean_text(report.reference, 255)
+    evidence = {"late": "Submitted", "attempt": known.number, "reference": reference}
+    row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.SUBMITTED), reference=reference)
+    if row.state in _HAPPENED or row.state == _S.NEEDS_INTERVENTION:
+        advance(row, "observe", evidence=evidence, revises=False)
+    elif row.state == _S.EXECUTING:
+        advance(row, "observe", evidence=evidence, may_have_applied=True)
+    elif row.state in EXECUTION_IN_DOUBT:
+        advance(row, "observe", evidence=evidence, due_at=row.locked_at)
+    else:
+        _contradict(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
+
+
+def _on_file(reference: str, evidence: dict[str, Any]) -> dict[str, Any]:
+    return {**canonical.clean_json(evidence), "reference": canonical.clean_text(reference, 255)}
+
+
+def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool, due_at: datetime | None) -> None:
+    """Put proof on file beside an unsettled row; a second reference beside the first, never over it."""
+    if second:
+        kept = {**(row.applied_evidence or on_file), "other_reference": on_file["reference"]}
+        reason = _R.CONFLICT if row.state == _S.NEEDS_INTERVENTION else None
+        advance(
+            row, "observe", reason=reason, evidence={**on_file, "why": _TWO}, may_have_applied=True,
+            applied_evidence=kept, due_at=due_at,
+        )  # fmt: skip
+    else:
+        advance(row, "observe", evidence=on_file, may_have_applied=True, applied_evidence=on_file, due_at=due_at)
+
+
+def _contradict(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:
     _licences.lapse_live(row)
     advance(
         row, "contradict", _S.NEEDS_INTERVENTION, reason=_R.CONTRADICTED, evidence=evidence, may_have_applied=True,
-        applied_evidence=on_file, due_at=None, hook_due_at=None,
+        applied_evidence=on_file or row.applied_evidence, due_at=None, hook_due_at=None,
     )  # fmt: skip

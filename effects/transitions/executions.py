@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Value
 
-from effects import _current
+from effects import _current, canonical
 from effects._commits import commits
 from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_request
 from effects.approvers import somebody_can_decide
@@ -18,7 +18,9 @@ from effects.exceptions import (
     DuplicatePerformError,
     NobodyEntitledError,
     PayloadConflictError,
+    PolicyChangedError,
     RequestEndedError,
+    WrongStateError,
 )
 from effects.intents import Intent
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
@@ -31,11 +33,16 @@ from effects.states import (
     ExecutionState,
     RequestState,
 )
-from effects.transitions import _licences
+from effects.transitions import _licences, successions
 from effects.transitions._rows import advance, effect_of, end_state, grace, receipt_of
 from effects.types import Actor, Permit
 
 __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
+
+#: How often a precondition may say "later" before it counts as one that never ends.
+MOST_POSTPONED = 100
+#: What postponing is called where it is in doubt and about to be sent again.
+_IN_DOUBT_VERBS = {ExecutionState.UNCERTAIN: "postpone", ExecutionState.NEEDS_INTERVENTION: "order_resend"}
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,12 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
     """
     with commits("performing an effect"):
         request = _lock_running(handle)
+        waiting: list[Request] = []
+        if intent.supersedes is not None:
+            waiting = successions.lock_waiting_requests(intent.supersedes, request)
+            intent, _ = successions.hand_over(intent, intent.supersedes)
+        if intent.compensates is not None:
+            _lock_original(intent.compensates)
         if intent.rule is not None:
             attempt = None
         row, joined = _insert_or_meet(intent, attempt)
@@ -78,8 +91,10 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
                 _licences.request(row, intent.rule)
             permit = _open_first_attempt(row, attempt, started) if attempt else None
             Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=attempt is not None))
+        if waiting:
+            successions.take_places(row, waiting)
         if request is not None and handle is not None:
-            _link(row, request, handle, holds=True, derived=intent.derived_key)
+            _link(row, handle, holds=True)
         return Recorded(snapshot(row), joined, permit)
 
 
@@ -99,7 +114,7 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
             _licences.request(row, intent.rule)
         Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=False))
     if handle is not None:
-        _link(row, None, handle, holds=False, derived=False)
+        _link(row, handle, holds=False)
     return Recorded(snapshot(row), joined)
 
 
@@ -115,19 +130,33 @@ def refuse(execution_id: UUID, reason: str, *, actor: Actor | None = None, cance
         _licences.lapse_live(row)
         advance(
             row, "refuse", end_state(row), reason=why, actor=actor,
-            evidence={"reason": reason}, failure_code=str(why), failure_message=reason[:2000],
+            evidence={"reason": reason}, failure_code=str(why), failure_message=canonical.clean_text(reason),
         )  # fmt: skip
         return snapshot(row)
 
 
 def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> ExecutionSnapshot:
-    """*Commits.* Move a pending execution's due time: its precondition said "later"."""
+    """*Commits.* Move the due time of an execution whose precondition said "later"; one that never ends refuses.
+
+    Pending, or in doubt and about to be sent again where repeating is safe; one in doubt is not ended here.
+
+    Raises:
+        WrongStateError: it is neither; somebody else moved it.
+    """
     with commits("postponing an effect"):
         row = lock_execution(execution_id)
-        due = row.locked_at + max(after, timedelta(seconds=1))
-        advance(
-            row, "postpone_send", reason=ExecutionReason.LATER, evidence={"reason": reason}, revises=False, due_at=due
-        )
+        due, evidence = row.locked_at + max(after, timedelta(seconds=1)), {"reason": reason}
+        if row.state in _IN_DOUBT_VERBS:
+            advance(row, _IN_DOUBT_VERBS[row.state], evidence=evidence, revises=False, due_at=due)
+        elif row.receipts.filter(event="postpone_send", reason=str(ExecutionReason.LATER)).count() >= MOST_POSTPONED:
+            code, message = str(ExecutionReason.PRECONDITION), f"postponed {MOST_POSTPONED} times"
+            _licences.lapse_live(row)
+            advance(
+                row, "refuse", end_state(row), reason=ExecutionReason.PRECONDITION, failure_code=code,
+                failure_message=message, evidence={**evidence, "why": message},
+            )  # fmt: skip
+        else:
+            advance(row, "postpone_send", reason=ExecutionReason.LATER, evidence=evidence, revises=False, due_at=due)
         return snapshot(row)
 
 
@@ -146,8 +175,9 @@ def run_hook(execution_id: UUID) -> ExecutionSnapshot:
         else:
             failures = row.hook_failures + 1
             Execution.objects.filter(pk=row.pk).update(
-                hook_due_at=row.locked_at + hook_backoff(failures), hook_failures=failures, hook_error=error
-            )
+                hook_due_at=row.locked_at + hook_backoff(failures), hook_failures=failures, hook_error=error,
+                swept_until=None,  # the sweep's own mark would hold it back for longer
+            )  # fmt: skip
         return snapshot(row)
 
 
@@ -164,8 +194,29 @@ def _lock_running(handle: _current.RequestHandle | None) -> Request | None:
     return request
 
 
+def _lock_original(original: UUID) -> None:
+    """Lock what is to be undone, before its undoing; refuse unless it is completed."""
+    row = lock_execution(original)
+    if row.state not in (ExecutionState.COMPLETED, ExecutionState.PARTIALLY_COMPLETED):
+        raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what is completed can be undone.")
+
+
 def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bool]:
     """Insert the row unless the key is taken; return the locked row that holds the key, and whether it was met."""
+    Execution.objects.bulk_create([_new_row(intent, attempt)], ignore_conflicts=True)
+    row = lock_execution_by_binding(intent.binding)
+    if row.pk == intent.id:
+        _check_approvable(intent)
+    elif intent.derived_key:
+        raise DuplicatePerformError(
+            f"This request performs {row.operation} twice without keys: say key=… for each, so that a retry finds each "
+            "of them again."
+        )
+    return row, row.pk != intent.id
+
+
+def _check_approvable(intent: Intent) -> None:
+    """Refuse a rule that nobody can meet: said when asked, not after a week."""
     if intent.rule is not None and not somebody_can_decide(intent.rule, [a["id"] for a in intent.requesters]):
         raise NobodyEntitledError(
             f"{intent.operation} needs {intent.rule.quorum} approval(s) by people with {intent.rule.approvers!r} who "
@@ -176,9 +227,6 @@ def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bo
             f"{intent.operation} needs an approval by somebody other than the requester, who is unknown: say "
             "requested_by=…"
         )
-    Execution.objects.bulk_create([_new_row(intent, attempt)], ignore_conflicts=True)
-    row = lock_execution_by_binding(intent.binding)
-    return row, row.pk != intent.id
 
 
 def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
@@ -190,6 +238,8 @@ def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
         safety_version=effect.safety_version, summary=intent.summary, summary_digest=intent.summary_digest,
         contract=intent.contract, risk=str(effect.risk), amount=intent.summary.get("amount"),
         currency=intent.summary.get("currency", "")[:12], target=intent.summary.get("target", ""),
+        generation=intent.generation, supersedes_id=intent.supersedes if intent.generation > 1 else None,
+        compensates_id=intent.compensates,
         requested_by=intent.requested_by.as_json() if intent.requested_by else None,
         on_behalf_of=intent.on_behalf_of.as_json() if intent.on_behalf_of else None,
         requesters=intent.requesters, state=str(ExecutionState.PENDING), due_at=now, created_at=now, receipt_count=1,
@@ -248,6 +298,8 @@ def _join(row: Execution, intent: Intent, request: Request | None) -> None:
         )
     if row.state not in EXECUTION_SETTLED:
         effect_of(row)
+        _check_terms(row, intent)
+        _check_requester(row, intent)
     known = {actor["id"] for actor in row.requesters}
     new = [actor for actor in intent.requesters if actor["id"] not in known]
     if new or request is not None:
@@ -257,22 +309,39 @@ def _join(row: Execution, intent: Intent, request: Request | None) -> None:
         )  # fmt: skip
 
 
-def _link(
-    row: Execution, request: Request | None, handle: _current.RequestHandle, *, holds: bool, derived: bool
-) -> None:
-    """Link a request and an execution; a second perform of the same one is an error if neither has a key of its own."""
+def _check_requester(row: Execution, intent: Intent) -> None:
+    """Refuse an unknown person who joins what others must approve: they could not be told apart from an approver."""
+    rule = _licences.rule_of(row)
+    if rule is not None and rule.four_eyes and not intent.requesters:
+        raise NobodyEntitledError(
+            f"{row.operation} {row.key!r} needs an approval by somebody other than those who ask for it, and who asks "
+            "now is unknown: say requested_by=…"
+        )
+
+
+def _check_terms(row: Execution, intent: Intent) -> None:
+    """Refuse to meet an unsettled execution under other terms than those that it was recorded under and will keep."""
+    frozen, terms = row.contract, intent.effect.contract()
+    changed = [name for name, value in terms.items() if name in frozen and frozen[name] != value]
+    asked, kept = rule_as_json(intent.rule), frozen.get("approval")
+    # a rule that is gone meanwhile is kept by the row; its window may be another at each call
+    if asked is not None and {**asked, "not_before": None} != {**(kept or {}), "not_before": None}:
+        changed.append("approval")
+    if changed:
+        raise PolicyChangedError(
+            f"{row.operation} {row.key!r} is unsettled (execution {row.pk}, {row.state}) and was recorded under "
+            f"another {', '.join(changed)}. Nothing was sent. Ask again when it is settled."
+        )
+
+
+def _link(row: Execution, handle: _current.RequestHandle, *, holds: bool) -> None:
+    """Link a request and an execution, once; a link that holds the answer stays one."""
     position = handle.performed
     link = RequestExecution(request_id=handle.id, execution_id=row.pk, position=position, holds=holds)
     if position == 0:
         RequestExecution.objects.bulk_create([link])
     else:
-        known = RequestExecution.objects.filter(request_id=handle.id, execution_id=row.pk)
-        if derived and known.exists():
-            raise DuplicatePerformError(
-                f"This request performs {row.operation} twice without keys: say key=… for each, so that a retry finds "
-                "each of them again."
-            )
         if holds:
-            known.update(holds=True)
+            RequestExecution.objects.filter(request_id=handle.id, execution_id=row.pk).update(holds=True)
         RequestExecution.objects.bulk_create([link], ignore_conflicts=True)
     handle.performed += 1

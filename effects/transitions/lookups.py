@@ -14,7 +14,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._rows import advance, effect_of, grace
-from effects.transitions.attempts import EXPECT_WITHIN, complete_row
+from effects.transitions.attempts import EXPECT_WITHIN, complete_row, references_on_file
 from effects.transitions.evidence import observe_row
 from effects.types import Applied, InDoubt, Partial
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
@@ -65,12 +65,14 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
 def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> ExecutionSnapshot:
     """*Commits.* Do what a look-up's verdict allows, under the epoch of its own claim.
 
-    Locked: the execution. A verdict under an older epoch changes nothing, except that an older `Found` is kept as
-    evidence. Only `Inconclusive` spends the budget; `Unreachable` never does.
+    Locked: the execution. A verdict under an older epoch, or a second one under one claim (a COMMIT in question is
+    repeated), changes nothing, except that a `Found` is kept as evidence. Only `Inconclusive` spends the budget;
+    `Unreachable` never does.
     """
     with commits("recording a look-up"):
         row = lock_execution(execution_id)
-        if row.epoch != epoch or row.state not in (_S.UNCERTAIN, _S.ACCEPTED):
+        answered = row.lease_expires_at is None
+        if row.epoch != epoch or answered or row.state not in (_S.UNCERTAIN, _S.ACCEPTED):
             if isinstance(verdict, Found):
                 observe_row(row, reference=verdict.reference, evidence={**verdict.proof, "from": "an older look-up"})
             return snapshot(row)
@@ -90,20 +92,25 @@ def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> Execut
 
 
 def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
-    """*Commits.* Hand a due execution in doubt to a person that has neither a look-up nor a safe repetition."""
+    """*Commits.* Hand a due execution in doubt to a person that has neither a look-up nor a safe repetition.
+
+    An accepted order is left alone until it should have been carried out.
+    """
     with commits("escalating an effect"):
         row = lock_execution(execution_id)
         due = row.due_at is not None and row.due_at <= row.locked_at
-        if row.state in (_S.UNCERTAIN, _S.ACCEPTED) and row.contract["lookup"] is None and due:
+        if row.state not in (_S.UNCERTAIN, _S.ACCEPTED) or row.contract["lookup"] is not None or not due:
+            return snapshot(row)
+        if row.state == _S.ACCEPTED and row.expect_by is not None and row.expect_by > row.locked_at:
+            _later(row, row.expect_by, {"why": "accepted, and no look-up can tell before it is due"})
+        else:
             _escalate(row, _R.NO_PLAN, {"why": "the effect has no look-up"})
         return snapshot(row)
 
 
 def _confirm(row: Execution, found: Found) -> None:
     reference = canonical.clean_text(found.reference, 255)
-    known = (row.applied_evidence or {}).get("reference") or (row.reference if row.state == _S.ACCEPTED else "")
-    if known and reference and known != reference:
-        _escalate(row, _R.CONFLICT, {"why": "two references for one execution", "references": [known, reference]})
+    if _is_second_reference(row, reference):
         return
     report = (
         Partial(items=found.items, output=found.output, reference=reference)
@@ -113,16 +120,28 @@ def _confirm(row: Execution, found: Found) -> None:
     complete_row(row, "confirm", _R.FOUND, report, {"proof": found.proof})
 
 
+def _is_second_reference(row: Execution, reference: str) -> bool:
+    """Escalate and return True if the provider names another reference than those that we hold."""
+    known = references_on_file(row)
+    if not reference or known <= {reference}:
+        return False
+    _escalate(row, _R.CONFLICT, {"why": "two references for one execution", "references": [*sorted(known), reference]})
+    return True
+
+
 def _acknowledge(row: Execution, verdict: InProgress) -> None:
+    reference = canonical.clean_text(verdict.reference, 255)
+    if _is_second_reference(row, reference):
+        return
     expect_by = verdict.expect_by or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
-    evidence = {**verdict.proof, "reference": verdict.reference, "expect_by": str(expect_by)}
+    evidence = {**verdict.proof, "reference": reference, "expect_by": str(expect_by)}
     if expect_by <= row.locked_at:
         _escalate(row, _R.OVERDUE, evidence)
         return
     advance(
         row, "acknowledge", _S.ACCEPTED, reason=_R.IN_PROGRESS, evidence=evidence, revises=row.state != _S.ACCEPTED,
         lease_expires_at=None, may_have_applied=True, expect_by=expect_by, lookups_unreachable=0,
-        reference=canonical.clean_text(verdict.reference, 255) or row.reference, due_at=_next_look(row),
+        reference=reference or row.reference, due_at=_next_look(row),
     )  # fmt: skip
 
 
@@ -130,14 +149,15 @@ def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
     """Believe that it did not happen, if that can be evidence: claimed after the barrier, nothing on file against it."""
     proof = {"verdict": type(verdict).__name__, **verdict.proof}
     believed_from = barrier(row)
-    if row.applied_evidence is not None:
-        _escalate(row, _R.CONFLICT, {**proof, "why": "proof of success is on file", "on_file": row.applied_evidence})
-    elif row.state == _S.ACCEPTED and not row.contract["authoritative"]:
-        _escalate(row, _R.CONFLICT, {**proof, "why": "the provider had accepted it"})
-    elif believed_from is None or row.claimed_at is None or row.claimed_at <= believed_from:
+    if believed_from is None or row.claimed_at is None or row.claimed_at <= believed_from:
+        # an index that lags may miss what is there: before the barrier not even a conflict can be told
         _later(
             row, max(_backoff_due(row), believed_from or row.locked_at), {**proof, "why": "asked before the barrier"}
         )
+    elif row.applied_evidence is not None:
+        _escalate(row, _R.CONFLICT, {**proof, "why": "proof of success is on file", "on_file": row.applied_evidence})
+    elif row.state == _S.ACCEPTED and not row.contract["authoritative"]:
+        _escalate(row, _R.CONFLICT, {**proof, "why": "the provider had accepted it"})
     else:
         row.attempt_rows.filter(outcome__in=values({AttemptOutcome.UNKNOWN, AttemptOutcome.SUBMITTED})).update(
             outcome=str(AttemptOutcome.NOT_APPLIED)
@@ -146,7 +166,10 @@ def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
 
 
 def _disproved(row: Execution, verdict: Absent | ProvenFailed, proof: dict[str, Any]) -> None:
-    cleared: dict[str, Any] = {"lease_expires_at": None, "may_have_applied": False, "expect_by": None}
+    # a reference of what is proven not to exist would pass for a second one later
+    cleared: dict[str, Any] = {
+        "lease_expires_at": None, "may_have_applied": False, "expect_by": None, "reference": "",
+    }  # fmt: skip
     if isinstance(verdict, ProvenFailed):
         code, message = canonical.clean_text(verdict.code, 100), canonical.clean_text(verdict.message)
         advance(
@@ -198,7 +221,8 @@ def _next_look(row: Execution) -> datetime:
 
 def _escalate(row: Execution, reason: ExecutionReason, evidence: dict[str, Any]) -> None:
     """Hand it to a person; or give up where the declaration of a low risk says so and nothing speaks against it."""
-    gives_up = row.contract["in_doubt"] == str(InDoubt.ABANDON) and reason in (_R.NO_PLAN, _R.BUDGET_SPENT)
+    undecidable = reason in (_R.NO_PLAN, _R.BUDGET_SPENT) and row.applied_evidence is None
+    gives_up = undecidable and row.contract["in_doubt"] == str(InDoubt.ABANDON)
     target = _S.ABANDONED if gives_up else _S.NEEDS_INTERVENTION
     advance(
         row, "escalate", target, reason=reason, evidence=evidence, lease_expires_at=None, due_at=None,

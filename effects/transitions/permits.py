@@ -10,18 +10,10 @@ from uuid import UUID
 from effects import _current
 from effects._commits import commits
 from effects._locks import lock_execution, lock_request
-from effects.effect import Effect
 from effects.exceptions import RequestEndedError
 from effects.models import Approval, Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import (
-    ApprovalPurpose,
-    ApprovalState,
-    AttemptOutcome,
-    ExecutionReason,
-    ExecutionState,
-    RequestState,
-)
+from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, RequestState
 from effects.transitions import _licences
 from effects.transitions._rows import advance, effect_of, end_state, grace
 from effects.types import Permit
@@ -29,6 +21,8 @@ from effects.types import Permit
 __all__ = ["PermitDecision", "may_resend", "permit"]
 
 _S = ExecutionState
+#: From these a send can start: the first and repeated ones, automatic resends, ordered resends.
+_SENDABLE = frozenset({_S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION})
 
 
 @dataclass(frozen=True)
@@ -44,19 +38,20 @@ def permit(
     *,
     attempt: UUID,
     started: float,
-    summary_digest: str,
+    summary: dict[str, Any],
     handle: _current.RequestHandle | None = None,
 ) -> PermitDecision:
     """*Commits.* License one send of a due execution, spending its approval in the same commit.
 
-    Locked: the request (of a handler's own `perform`), the execution, its approval. A racing caller sees `executing`
-    and gets no permit. No spendable licence on a due row requests an approval, or ends the row where one lapsed.
+    Locked: the request (of a handler's own `perform`), what it supersedes or undoes, the execution, its approval. A
+    racing caller sees `executing` and gets no permit. No spendable licence on a due row requests an approval, or ends
+    the row where one lapsed.
 
     Args:
         execution_id: which.
         attempt: the attempt's id, made by the sender.
         started: a `monotonic()` reading taken before this call; the permit's deadline runs from it.
-        summary_digest: of `describe` computed again just now; another one than the row's voids its approval.
+        summary: what `describe` says just now; if it is not what the row keeps, the approval is void.
         handle: the running request, where its handler sends.
 
     Raises:
@@ -68,19 +63,53 @@ def permit(
             request = lock_request(handle.id)
             if request.state != RequestState.RUNNING or request.epoch != handle.epoch:
                 raise RequestEndedError
+        stands = _lock_elder(execution_id)
         row = lock_execution(execution_id)
-        already = _permit_again(row, attempt, started)
-        if already is not None:
-            return PermitDecision(already, snapshot(row))
-        if not _may_be_sent(row, effect_of(row) if row.state in {_S.PENDING, _S.UNCERTAIN} else None):
+        again = _permit_again(row, attempt, started)
+        if again is not None or not _may_be_sent(row):
+            return PermitDecision(again, snapshot(row))
+        effect_of(row)
+        if not stands:
+            _licences.lapse_live(row)
+            why = "what it stands on has changed: look at the execution that it supersedes or undoes"
+            advance(row, "refuse", end_state(row), reason=ExecutionReason.PRECONDITION, evidence={"why": why})
             return PermitDecision(None, snapshot(row))
-        licence = _license(row, summary_digest)
-        if licence is _REFUSED:
-            return PermitDecision(None, snapshot(row))
-        return PermitDecision(_open_attempt(row, attempt, started, licence), snapshot(row))
+        licensed, licence = _license(row, summary)
+        granted = _open_attempt(row, attempt, started, licence) if licensed else None
+        return PermitDecision(granted, snapshot(row))
 
 
-_REFUSED: Any = object()
+def may_resend(row: Execution) -> bool:
+    """Return whether an uncertain execution may be sent again on its own.
+
+    Only where the provider cannot be asked and repeating is safe: `repeatable`, or deduplicated by the provider with
+    the key's lifetime outlasting this attempt's deadline and the quiet time. Never under an approval rule: a licence is
+    worth nothing more once one of its sends is not proven absent.
+    """
+    contract = row.contract
+    if contract["lookup"] is not None or row.attempts >= contract["retry"]["attempts"]:
+        return False
+    if _licences.rule_of(row) is not None:
+        return False
+    if contract["repeatable"]:
+        return True
+    if contract["deduplicated_for"] is None or row.first_sent_at is None:
+        return False
+    key_ends = row.first_sent_at + timedelta(seconds=contract["deduplicated_for"] - contract["quiet"])
+    return key_ends > row.locked_at + timedelta(seconds=contract["request_timeout"])
+
+
+def _lock_elder(execution_id: UUID) -> bool:
+    """Lock what this execution supersedes or undoes, before it; return whether that still allows it.
+
+    What is superseded must still be failed or rejected, what is undone must still be completed: late evidence may have
+    contradicted it since.
+    """
+    elders = Execution.objects.filter(pk=execution_id).values_list("supersedes_id", "compensates_id").first()
+    superseded, undone = elders or (None, None)
+    if superseded is not None and lock_execution(superseded).state not in (_S.FAILED, _S.REJECTED):
+        return False
+    return undone is None or lock_execution(undone).state in (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
 
 
 def _permit_again(row: Execution, attempt: UUID, started: float) -> Permit | None:
@@ -98,103 +127,87 @@ def _permit_of(row: Execution, attempt: UUID, number: int, started: float) -> Pe
     )
 
 
-def _may_be_sent(row: Execution, effect: Effect[Any] | None) -> bool:
+def _may_be_sent(row: Execution) -> bool:
     """Return whether the row itself allows a send now: due, holding its key, no lease, no proof of success."""
-    if effect is None or not row.holds_key or row.applied_evidence is not None:
+    if row.state not in _SENDABLE or not row.holds_key or row.applied_evidence is not None:
         return False
     if row.due_at is None or row.due_at > row.locked_at:
         return False
     if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
         return False
-    if row.state == _S.UNCERTAIN:
-        return may_resend(row)
-    return row.state == _S.PENDING
+    return row.state != _S.UNCERTAIN or may_resend(row)
 
 
-def may_resend(row: Execution) -> bool:
-    """Return whether an uncertain execution may be sent again on its own.
-
-    Only where the provider cannot be asked and repeating is safe: `repeatable`, or deduplicated by the provider with
-    the key's lifetime outlasting this attempt's deadline and the quiet time.
-    """
-    contract = row.contract
-    rule = _licences.rule_of(row)
-    if contract["lookup"] is not None or row.attempts >= contract["retry"]["attempts"]:
-        return False
-    if rule is not None and not rule.covers_retries:
-        return False
-    if contract["repeatable"]:
-        return True
-    if contract["deduplicated_for"] is None or row.first_sent_at is None:
-        return False
-    key_ends = row.first_sent_at + timedelta(seconds=contract["deduplicated_for"] - contract["quiet"])
-    return key_ends > row.locked_at + timedelta(seconds=contract["request_timeout"])
-
-
-def _license(row: Execution, summary_digest: str) -> Approval | None:
-    """Return the approval that licenses this send, spent; None where none is demanded; `_REFUSED`, having moved the row."""
-    rule = _licences.rule_of(row)
-    if rule is None:
-        return None
-    approval = _licences.newest(row, ApprovalPurpose.SEND)
-    if row.state == _S.UNCERTAIN:
-        return approval
-    if approval is None or approval.state != ApprovalState.GRANTED:
-        if approval is not None and _licences.covers_another_send(approval):
-            return approval
-        _ask(row, "request_approval", ExecutionReason.APPROVAL_REQUIRED)
-        return _refused()
-    if summary_digest != row.summary_digest or approval.digest != _licences.digest_of(row, ApprovalPurpose.SEND):
-        _licences.close(approval, ApprovalState.LAPSED, row.locked_at)
-        _ask(row, "void", ExecutionReason.CONTENTS_CHANGED)
-        return _refused()
-    if approval.not_before and approval.not_before > row.locked_at:
+def _license(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | None]:
+    """Return whether this send is licensed, and by which approval, spent here; if not, the row was moved."""
+    if row.state == _S.NEEDS_INTERVENTION:
+        return _license_ordered_resend(row)
+    if _licences.rule_of(row) is None:
+        return True, None
+    approval = _licences.newest_for_send(row)
+    granted = approval is not None and approval.state == _licences.GRANTED
+    if approval is None or not (granted or _licences.covers_another_send(approval)):
+        _licences.ask(row, "request_approval", ExecutionReason.APPROVAL_REQUIRED, summary=summary)
+    elif _licences.is_void(row, approval, summary):
+        replaced = approval if granted else None
+        _licences.ask(row, "void", ExecutionReason.CONTENTS_CHANGED, replaces=replaced, summary=summary)
+    elif approval.not_before is not None and approval.not_before > approval.locked_at:
         advance(row, "postpone_send", revises=False, due_at=approval.not_before)
-        return _refused()
-    expired = approval.use_by is not None and approval.use_by <= row.locked_at
-    if expired or not _licences.voters_still_entitled(approval):
-        _licences.close(approval, ApprovalState.LAPSED, row.locked_at)
-        why = "not used in time" if expired else "an approver is no longer entitled"
-        advance(row, "lapse", end_state(row), reason=ExecutionReason.LAPSED, evidence={"why": why})
-        return _refused()
-    _licences.spend(approval, row.locked_at)
-    return approval
+    elif why := _licences.why_lapsed(row, approval):
+        if granted:
+            _licences.lapse(row, approval, why)
+        else:  # spent before: nothing of it is left to lapse
+            _licences.ask(row, "request_approval", ExecutionReason.APPROVAL_REQUIRED, summary=summary)
+    else:
+        if granted:
+            _licences.spend(approval)
+        return True, approval
+    return False, None
 
 
-def _refused() -> Approval:
-    refused: Approval = _REFUSED
-    return refused
-
-
-def _ask(row: Execution, verb: str, reason: ExecutionReason) -> None:
-    rule = _licences.rule_of(row)
-    if rule is None:
-        return
-    approval = _licences.request(row, rule)
-    advance(
-        row, verb, _S.AWAITING_APPROVAL, reason=reason, evidence={"digest": approval.digest}, due_at=None
-    )  # fmt: skip
+def _license_ordered_resend(row: Execution) -> tuple[bool, Approval | None]:
+    """An ordered resend needs a granted approval of its own, for the very contents that were sent before."""
+    approval = _licences.newest_for_resend(row)
+    if approval is None or approval.state != _licences.GRANTED:
+        advance(row, "order_resend", revises=False, due_at=None)
+        return False, None
+    if why := _licences.why_lapsed(row, approval):
+        _licences.lapse(row, approval, why)
+        return False, None
+    _licences.spend(approval)
+    return True, approval
 
 
 def _open_attempt(row: Execution, attempt: UUID, started: float, licence: Approval | None) -> Permit:
     timeout = timedelta(seconds=row.contract["request_timeout"])
-    deadline, number = row.locked_at + timeout, row.attempts + 1
-    verb = "resend" if row.state == _S.UNCERTAIN else "permit"
+    now = licence.locked_at if licence is not None else row.locked_at
+    deadline, number = now + timeout, row.attempts + 1
     evidence: dict[str, Any] = {"attempt": number}
     if licence is not None:
         evidence.update(approval=str(licence.pk), digest=licence.digest)
     advance(
-        row, verb, _S.EXECUTING, evidence=evidence, epoch=row.epoch + 1, attempts=number, open_attempts=1,
-        due_at=None, lease_expires_at=deadline + grace(), first_sent_at=row.first_sent_at or row.locked_at,
+        row,
+        "permit" if row.state == _S.PENDING else "resend",
+        _S.EXECUTING,
+        evidence=evidence,
+        epoch=row.epoch + 1,
+        attempts=number,
+        open_attempts=1,
+        due_at=None,
+        lease_expires_at=deadline + grace(),
+        first_sent_at=row.first_sent_at or now,
         exposed_until=max(row.exposed_until or deadline, deadline),
-    )  # fmt: skip
-    Attempt.objects.bulk_create(
-        [
-            Attempt(
-                id=attempt, execution_id=row.pk, number=number, epoch=row.epoch, provider_key=row.provider_key,
-                payload_digest=row.payload_digest, approval=licence, permitted_at=row.locked_at, deadline=deadline,
-                outcome=str(AttemptOutcome.OPEN),
-            )
-        ]
-    )  # fmt: skip
+    )
+    Attempt.objects.create(
+        id=attempt,
+        execution_id=row.pk,
+        number=number,
+        epoch=row.epoch,
+        provider_key=row.provider_key,
+        payload_digest=row.payload_digest,
+        approval=licence,
+        permitted_at=now,
+        deadline=deadline,
+        outcome=str(AttemptOutcome.OPEN),
+    )
     return _permit_of(row, attempt, number, started)

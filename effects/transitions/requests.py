@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_request
 from effects.exceptions import RequestEndedError, StaleRevisionError, WrongStateError
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 _S, _R = RequestState, RequestReason
+#: What a person may decide about a request in doubt.
+DECISIONS = {str(word): word for word in (RequestReason.APPLIED, RequestReason.NOT_APPLIED, RequestReason.UNKNOWN)}
 _SETTLED = values(EXECUTION_SETTLED)
 FIRST_LOOK, LONGEST_LOOK = timedelta(seconds=2), timedelta(minutes=5)
 
@@ -90,15 +93,18 @@ def freeze(opened: Opened, answer: StoredAnswer) -> RequestSnapshot:
     return request_snapshot(row)
 
 
-def release(request_id: UUID, *, epoch: int, asked: bool) -> RequestSnapshot | None:
-    """*Commits.* Free the key of a request under which nothing was or can be sent; None where that is not proven.
+def release(request_id: UUID, *, epoch: int, asked: bool, joins: bool = False) -> RequestSnapshot | None:
+    """Free the key of a request under which nothing was or can be sent; None where that is not proven.
+
+    *Commits*, or *joins* the transaction of a transactional view whose rows are to stand. Locked: the request.
 
     Args:
         request_id: which.
         epoch: the handler's.
         asked: the handler said `release()`, which an opaque view or one with local writes must.
+        joins: see above.
     """
-    with commits("releasing a request"):
+    with _scope(joins, "releasing a request"):
         row = _lock_own(request_id, epoch)
         if not _may_release(row, asked):
             return None
@@ -175,25 +181,33 @@ def resolve_request(
         answer: what the client is to get; None: no answer.
 
     Raises:
-        WrongStateError: not in doubt, or a held execution is unsettled.
+        WrongStateError: not in doubt, or a held execution is unsettled; no such decision, or no reason.
         StaleRevisionError: it changed since.
     """
+    if decision not in DECISIONS:
+        raise WrongStateError(f"decision is one of {', '.join(DECISIONS)}, not {decision!r}")
+    if not reason.strip():
+        raise WrongStateError("A resolution needs a reason.")
     with commits("resolving a request"):
         row = lock_request(request_id)
         if Resolution.objects.filter(request_id=row.pk, decision_id=decision_id).exists():
             return request_snapshot(row)
         if row.revision != revision:
             raise StaleRevisionError(f"Request {row.pk} is at revision {row.revision}, you saw {revision}.")
+        if row.state != _S.IN_DOUBT:
+            raise WrongStateError(f"Request {row.pk} is {row.state}; only what is in doubt is resolved.")
         if _held(row).exclude(execution__state__in=_SETTLED).exists():
             raise WrongStateError("An execution of this request is unsettled; resolve it first.")
         evidence = {"decision": decision, "reason": reason}
         if answer is not None:
             _freeze(row, "resolve", answer, _R.OPERATOR, actor=actor, evidence=evidence)
         else:
-            advance_request(row, "resolve", _S.RESOLVED, reason=_R(decision), actor=actor, evidence=evidence)
+            advance_request(
+                row, "resolve", _S.RESOLVED, reason=DECISIONS[decision], actor=actor, evidence=evidence
+            )  # fmt: skip
         Resolution.objects.create(
             request_id=row.pk, decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id,
-            actor_label=str(actor), reason=reason, at=row.locked_at,
+            actor_label=str(actor), reason=canonical.clean_text(reason), at=row.locked_at,
         )  # fmt: skip
         return request_snapshot(row)
 
@@ -238,7 +252,9 @@ def _freeze(row: Request, verb: str, answer: StoredAnswer, reason: RequestReason
 def _look_again(row: Request, error: str = "") -> None:
     """Look again after half of the age, between 2 s and 5 min: settling also asks at once, this is the safety net."""
     delay = min(max((row.locked_at - row.created_at) / 2, FIRST_LOOK), LONGEST_LOOK)
-    Request.objects.filter(pk=row.pk).update(due_at=row.locked_at + delay, answer_error=error)
+    row.due_at, row.answer_error = row.locked_at + delay, error
+    # the sweep's own mark would hold it back for longer
+    Request.objects.filter(pk=row.pk).update(due_at=row.due_at, answer_error=error, swept_until=None)
 
 
 def _give_up(row: Request) -> None:

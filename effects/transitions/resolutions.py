@@ -12,6 +12,7 @@ from effects.exceptions import StaleRevisionError, TooSoonError, WrongStateError
 from effects.models import Execution, Resolution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
+from effects.transitions import _licences
 from effects.transitions._rows import advance
 from effects.transitions.attempts import complete_row
 from effects.types import Actor, Applied
@@ -69,14 +70,15 @@ def resolve(
         if _decided(row, decision_id):
             return snapshot(row)
         _check(row, revision)
-        kept = {"decision": decision, "reason": reason, **(evidence or {})}
+        kept = {**(evidence or {}), "decision": decision, "reason": reason}
         if decision in ("applied", "undone"):
             why = _R.OPERATOR if decision == "applied" else _R.UNDONE
             report = Applied(output=output, reference=reference or row.reference)
             complete_row(row, "resolve", why, report, kept, actor=actor)
         elif decision == "not_applied":
-            _resolve_not_applied(row, actor, kept)
+            _resolve_not_applied(row, actor, reason, kept)
         else:
+            _licences.lapse_live(row)
             advance(
                 row, "resolve", _S.ABANDONED, reason=_R.OPERATOR, actor=actor, evidence=kept, lease_expires_at=None
             )  # fmt: skip
@@ -97,6 +99,7 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
         _check(row, revision)
         if row.contract["lookup"] is None:
             raise WrongStateError(f"{row.operation} has no look-up; it can only be resolved.")
+        _licences.lapse_live(row)
         advance(
             row, "reopen", _S.UNCERTAIN, reason=_R.REOPENED, actor=actor, evidence={"reason": reason},
             lookups_spent=0, lookups_unreachable=0, due_at=row.locked_at,
@@ -120,15 +123,16 @@ def _check(row: Execution, revision: int) -> None:
         raise WrongStateError("A look-up is under way; wait for its answer, a few seconds.")
 
 
-def _resolve_not_applied(row: Execution, actor: Actor, evidence: dict[str, Any]) -> None:
+def _resolve_not_applied(row: Execution, actor: Actor, reason: str, evidence: dict[str, Any]) -> None:
     believed_from = barrier(row)
     if row.applied_evidence is not None:
         raise WrongStateError("Proof that it applied is on file; it cannot be resolved as not applied.")
     if believed_from is not None and believed_from >= row.locked_at:
         raise TooSoonError(f"A request may still land until {believed_from:%H:%M:%S %Z}; decide after that.")
+    _licences.lapse_live(row)
     advance(
         row, "resolve", _S.FAILED, reason=_R.OPERATOR, actor=actor, evidence=evidence, may_have_applied=False,
-        lease_expires_at=None, failure_code=str(_R.OPERATOR), failure_message=evidence["reason"][:2000],
+        lease_expires_at=None, failure_code=str(_R.OPERATOR), failure_message=canonical.clean_text(reason),
     )  # fmt: skip
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
 
 from effects._commits import commits
-from effects._locks import ClockTimestamp, skip_locked
+from effects._locks import skip_locked
 from effects.conf import settings
-from effects.models import Request
+from effects.models import Request, RequestExecution
+from effects.states import EXECUTION_SETTLED, values
 
 __all__ = ["drop_answers", "free_keys"]
 
@@ -23,12 +25,17 @@ def drop_answers(limit: int) -> int:
 
 def free_keys(limit: int) -> int:
     """*Commits.* Free at most `limit` keys of requests that ended more than `KEY_RETENTION` ago; the rows stay."""
-    holding = Request.objects.filter(holds_key=True, ended_at__isnull=False)
+    unsettled = RequestExecution.objects.filter(request_id=OuterRef("pk"), holds=True).exclude(
+        execution__state__in=values(EXECUTION_SETTLED)
+    )
+    # an answer whose execution was contradicted since is in doubt again
+    holding = Request.objects.filter(~Exists(unsettled), holds_key=True, ended_at__isnull=False)
     return _update(_older(holding, settings.KEY_RETENTION), limit, holds_key=False)
 
 
 def _older(requests: QuerySet[Request], age: timedelta) -> QuerySet[Request]:
-    older: QuerySet[Request] = requests.filter(ended_at__lte=ClockTimestamp() - age).order_by("ended_at")
+    # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
+    older: QuerySet[Request] = requests.filter(ended_at__lte=Now() - age).order_by("ended_at")
     return older
 
 

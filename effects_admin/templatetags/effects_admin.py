@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django import template
+from django.db.models import Model
+from django.db.models.options import Options
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from effects.models import Approval, Execution, Request
-from effects.states import ApprovalState, ExecutionState, RequestState
 from effects_admin import display, words
 
 register = template.Library()
@@ -18,8 +19,6 @@ register.filter("distance", display.distance)
 register.filter("visible", display.visible)
 register.filter("short", display.short)
 register.filter("label", words.label)
-
-KINDS = {Execution: ExecutionState, Request: RequestState, Approval: ApprovalState}
 
 
 @register.filter
@@ -31,8 +30,7 @@ def time(at: datetime | None) -> SafeString | str:
 @register.filter
 def badge(row: Execution | Request | Approval) -> SafeString:
     """Return a row's state, coloured; the colour only repeats what the word says."""
-    tone = words.tone(row.state, KINDS[type(row)])
-    return format_html('<span class="fx-state fx-{}">{}</span>', tone, words.label(row.state))
+    return format_html('<span class="fx-state fx-{}">{}</span>', words.tone(row.state), words.label(row.state))
 
 
 @register.filter
@@ -40,3 +38,15 @@ def money(summary: dict[str, object]) -> str:
     """Return a summary's amount."""
     amount = summary.get("amount")
     return display.money(amount if isinstance(amount, int) else None, str(summary.get("currency", "")))
+
+
+@register.filter
+def changelist(opts: Options[Model]) -> str:
+    """Return the name of a model's list in the admin."""
+    return f"admin:{opts.app_label}_{opts.model_name}_changelist"
+
+
+@register.filter
+def milliseconds(length: timedelta) -> str:
+    """Return how long a send took."""
+    return f"{length.total_seconds() * 1000:,.0f} ms"

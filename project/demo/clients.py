@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ __all__ = ["Answer", "Client", "Conversations"]
 TIMEOUT = 20.0
 #: Between two tries of an impatient client.
 PAUSE = 0.2
+SUCCESS = frozenset({200, 201})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,12 @@ class Answer:
         body: The bytes.
         media_type: The header Content-Type.
         replayed: Whether the shop says that it is the first answer once more.
-        seconds: How long it took.
     """
 
     status: int
     body: bytes
     media_type: str
     replayed: bool
-    seconds: float
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -56,6 +55,11 @@ class Answer:
         """Status and code, as people write them down."""
         return f"{self.status} {self.code}".strip()
 
+    @property
+    def is_success(self) -> bool:
+        """Whether it says that it was done."""
+        return self.status in SUCCESS
+
     def same_as(self, other: Answer) -> bool:
         """Tell whether two answers are the same status, type and bytes."""
         return (self.status, self.media_type, self.body) == (other.status, other.media_type, other.body)
@@ -73,22 +77,31 @@ class Conversations:
         with self._lock:
             self._answers[key].append(answer)
 
+    def under(self, key: str) -> list[Answer]:
+        """Return the answers under a key, in the order of their arrival."""
+        with self._lock:
+            return list(self._answers[key])
+
+    @property
     def replays(self) -> int:
-        """Count the replayed answers."""
+        """How many answers the shop called replays."""
         return sum(answer.replayed for answers in self._answers.values() for answer in answers)
 
+    @property
     def identical_replays(self) -> int:
-        """Count the replayed answers that are byte for byte the first final answer under their key."""
+        """How many of them are, byte for byte, the handler's own answer, or the first replay where it gave none."""
         return sum(
-            answer.same_as(first) for first, rest in self._final() for answer in [first, *rest] if answer.replayed
+            answer.same_as(_original(answers))
+            for answers in self._answers.values()
+            for answer in answers
+            if answer.replayed
         )
 
-    def _final(self) -> Iterator[tuple[Answer, list[Answer]]]:
-        """Iterate over the first success of each key and all that was replayed after it."""
-        for answers in self._answers.values():
-            successes = [answer for answer in answers if answer.status in (200, 201)]
-            if successes:
-                yield successes[0], [answer for answer in answers if answer.replayed and answer is not successes[0]]
+
+def _original(answers: list[Answer]) -> Answer:
+    """Return the answer that replays under a key repeat; 20 at once may arrive in any order."""
+    own = [answer for answer in answers if answer.is_success and not answer.replayed]
+    return next(iter(own), next(answer for answer in answers if answer.replayed))
 
 
 class Client:
@@ -110,24 +123,32 @@ class Client:
         Raises:
             requests.ConnectionError: The shop went away before it answered.
         """
-        started = time.monotonic()
         response = requests.post(
-            self._base + path, json=data, headers={"Idempotency-Key": key}, auth=self._auth, timeout=TIMEOUT
+            self._base + path,
+            json=data,
+            headers={"Idempotency-Key": f'"{key}"'},
+            auth=self._auth,
+            timeout=TIMEOUT,
         )
         answer = Answer(
             status=response.status_code,
             body=response.content,
             media_type=response.headers.get("Content-Type", ""),
             replayed=response.headers.get("Idempotent-Replayed") == "true",
-            seconds=time.monotonic() - started,
         )
         self._conversations.add(key, answer)
         return answer
 
     def insist(
-        self, path: str, data: Mapping[str, Any], key: str, *, until: Collection[int], within: float = 30.0
+        self,
+        path: str,
+        data: Mapping[str, Any],
+        key: str,
+        *,
+        until: Callable[[Answer], bool] = lambda answer: answer.is_success,
+        within: float = 30.0,
     ) -> Answer:
-        """Send the same request again and again until it is answered with one of these statuses.
+        """Send the same request again and again until the answer is the one that is waited for.
 
         Returns:
             The last answer, whatever it was when the time was over.
@@ -135,7 +156,7 @@ class Client:
         deadline = time.monotonic() + within
         while True:
             answer = self.post(path, data, key)
-            if answer.status in until or time.monotonic() > deadline:
+            if until(answer) or time.monotonic() > deadline:
                 return answer
-            # a client knows nothing else than to ask again
+            # a client can do nothing else than ask again
             time.sleep(PAUSE)

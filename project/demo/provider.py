@@ -9,7 +9,7 @@ import requests
 
 from project.services import stripe
 
-__all__ = ["Provider", "ProviderRefund"]
+__all__ = ["Entry", "Provider"]
 
 TIMEOUT = 10.0
 #: More than a demo makes; a list that is longer would be compared in part, and that is refused.
@@ -17,12 +17,18 @@ MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderRefund:
-    """One refund in Stripe's ledger; `amount` counts minor units."""
+class Entry:
+    """One line of Stripe's ledger.
+
+    Attributes:
+        id: Stripe's id.
+        amount: In minor units.
+        order: The shop's order number in its metadata, where it has one.
+    """
 
     id: str
     amount: int
-    payment_intent: str
+    order: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +41,25 @@ class Provider:
 
     url: str
 
-    def refunds(self, payment_intent: str | None = None) -> list[ProviderRefund]:
-        """Return the refunds in its ledger, of one payment or of all."""
-        return [
-            ProviderRefund(each["id"], each["amount"], each["payment_intent"] or "")
-            for each in self._list("refunds")
-            if payment_intent in (None, each["payment_intent"])
-        ]
+    def refunds(self, order: str | None = None) -> list[Entry]:
+        """Return the refunds, of one order or all."""
+        return self._list("refunds", order)
 
-    def payment_intents(self) -> list[str]:
-        """Return the ids of the payment intents in its ledger."""
-        return [str(each["id"]) for each in self._list("payment_intents")]
+    def payouts(self) -> list[Entry]:
+        """Return the payouts."""
+        return self._list("payouts")
 
-    def _list(self, what: str) -> list[dict[str, Any]]:
+    def payments(self, order: str | None = None) -> list[Entry]:
+        """Return the payment intents, of one order or all."""
+        return self._list("payment_intents", order)
+
+    def _list(self, what: str, order: str | None = None) -> list[Entry]:
         response = requests.get(
             f"{self.url}/v1/{what}", params={"limit": MOST}, auth=(stripe.API_KEY, ""), timeout=TIMEOUT
         )
         response.raise_for_status()
-        page = response.json()
+        page: dict[str, Any] = response.json()
         if page["has_more"]:
-            raise RuntimeError(f"Stripe has more than {MOST} {what}; the demo compares whole ledgers only")
-        data: list[dict[str, Any]] = page["data"]
-        return data
+            raise RuntimeError(f"Stripe has more than {MOST} {what}; whole ledgers are compared, or nothing")
+        entries = [Entry(each["id"], each["amount"], each["metadata"].get("order", "")) for each in page["data"]]
+        return [entry for entry in entries if order in (None, entry.order)]

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from .models import Order, Payout, Refund
 
 
-class ShownOnly(admin.ModelAdmin):  # type: ignore[type-arg] - no subscript at run time
+class ShownOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # no subscript at run time
     """Rows that only the API and the effects write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

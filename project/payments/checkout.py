@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 
 from effects.contrib.stripe import get_client
 
@@ -34,6 +34,6 @@ def charge(order: Order, card: str = GOOD_CARD) -> Order:
     return order
 
 
-def paid_order(customer: AbstractBaseUser, number: str, amount: int, currency: str = "eur") -> Order:
+def paid_order(customer: User, number: str, amount: int, currency: str = "eur") -> Order:
     """Return a new order that is paid; for the demo and the tests."""
     return charge(Order.objects.create(number=number, amount=amount, currency=currency, customer=customer))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import SplitResult, urlsplit
 
 import stripe
@@ -169,7 +169,7 @@ def _tls() -> ssl.SSLContext:
 
 def _exchange(
     wire: _Wire, method: str, url: SplitResult, headers: Mapping[str, str], body: Any
-) -> tuple[bytes, int, Mapping[str, str]]:
+) -> tuple[str, int, Mapping[str, str]]:
     """Send the request, and read the answer to its end."""
     connection = HTTPConnection(url.hostname or "", url.port)
     connection.auto_open = 0
@@ -179,7 +179,9 @@ def _exchange(
     try:
         connection.request(method, target, body, {**headers, "Host": host, "Connection": "close"})
         answer = connection.getresponse()
-        return answer.read(), answer.status, answer.headers
+        # what is no UTF-8 is no JSON either, and the SDK's to refuse
+        text = answer.read().decode("utf-8", "replace")
+        return text, answer.status, cast("Mapping[str, str]", answer.headers)
     except (OSError, HTTPException, ValueError) as error:
         _raise(error, sent=wire.touched)
 

@@ -6,7 +6,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -15,48 +14,64 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Payout',
+            name="Payout",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('amount', models.PositiveIntegerField(help_text='Minor units of the currency.')),
-                ('currency', models.CharField(max_length=3)),
-                ('stripe_id', models.CharField(help_text="Stripe's id, or what a person found in its place.", max_length=255)),
-                ('execution', models.CharField(help_text='The execution that did it.', max_length=36, unique=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("amount", models.PositiveIntegerField(help_text="Minor units of the currency.")),
+                ("currency", models.CharField(max_length=3)),
+                (
+                    "stripe_id",
+                    models.CharField(help_text="Stripe's id, or what a person found in its place.", max_length=255),
+                ),
+                ("execution", models.CharField(help_text="The execution that did it.", max_length=36, unique=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='Order',
+            name="Order",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.CharField(max_length=40, unique=True)),
-                ('amount', models.PositiveIntegerField(help_text='Minor units of the currency.')),
-                ('currency', models.CharField(help_text='Three small letters.', max_length=3)),
-                ('payment_intent', models.CharField(blank=True, help_text="Stripe's id of the payment.", max_length=255)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('customer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='orders', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.CharField(max_length=40, unique=True)),
+                ("amount", models.PositiveIntegerField(help_text="Minor units of the currency.")),
+                ("currency", models.CharField(help_text="Three small letters.", max_length=3)),
+                (
+                    "payment_intent",
+                    models.CharField(blank=True, help_text="Stripe's id of the payment.", max_length=255),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "customer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="orders", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='Refund',
+            name="Refund",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('amount', models.PositiveIntegerField(help_text='Minor units of the currency.')),
-                ('currency', models.CharField(max_length=3)),
-                ('stripe_id', models.CharField(max_length=255)),
-                ('execution', models.CharField(help_text='The execution that did it.', max_length=36, unique=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('order', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='refunds', to='payments.order')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("amount", models.PositiveIntegerField(help_text="Minor units of the currency.")),
+                ("currency", models.CharField(max_length=3)),
+                ("stripe_id", models.CharField(max_length=255)),
+                ("execution", models.CharField(help_text="The execution that did it.", max_length=36, unique=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "order",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="refunds", to="payments.order"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
-                'permissions': [('approve_refund', 'Can approve refunds')],
+                "ordering": ["-pk"],
+                "permissions": [("approve_refund", "Can approve refunds")],
             },
         ),
     ]

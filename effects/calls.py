@@ -1,0 +1,206 @@
+"""The calls that projects make: perform an effect now, later, or undo one."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import models, transaction
+
+from effects import queries, runner, transitions
+from effects._commits import after_commit, refuse_open_transactions
+from effects._current import RequestHandle, current
+from effects.conf import settings
+from effects.dispatch import send_hint
+from effects.effect import Effect, get_effect
+from effects.exceptions import EffectDefinitionError, WrongStateError
+from effects.intents import Intent, context_of_intent, make_intent
+from effects.models import Execution
+from effects.models.base import new_id
+from effects.outcomes import Outcome
+from effects.signals import announce
+from effects.states import ExecutionState
+from effects.types import Actor, Proceed, monotonic
+
+__all__ = ["aget", "aperform", "compensate", "perform", "perform_later"]
+
+
+def perform(
+    effect: type[Effect[Any]] | str,
+    *,
+    payload: Any,
+    key: str | None = None,
+    requested_by: Any = None,
+    on_behalf_of: Any = None,
+    tenant: str | None = None,
+    about: models.Model | None = None,
+    require_approval: bool = False,
+    supersede: str | UUID | None = None,
+) -> Outcome:
+    """Do the effect once for this key, and return what is known of it.
+
+    Commits before the provider is called (record and permit) and after (the outcome, with your `settled` rows). If the
+    key is known already nothing is sent again: its outcome is returned; a due one is sent on. Whatever happens to this
+    process, the execution is then finished by the sweeps.
+
+    Args:
+        effect: a registered effect, or its operation.
+        payload: what is sent: the effect's payload type, or a dict of its fields.
+        key: what makes it one occurrence: "order-17". Inside a protected request it may be left out.
+        requested_by: the user (or actor, or text) who asks; inside a protected request its own user by default.
+        on_behalf_of: for whom they ask; may not approve it either.
+        tenant: whose it is; the request's by default.
+        about: your own object, for finding it again.
+        require_approval: ask people even where the effect's rule does not.
+        supersede: the ref of a failed or rejected execution whose key this one takes over, under a new provider key:
+            how one asks again, corrects an amount, charges again after a decline. Repeated, it meets the successor.
+
+    Returns:
+        An `Outcome`: ask it for `require()`, or look at its class.
+
+    Raises:
+        OpenTransactionError: a transaction is open; use `perform_later` there. Nothing was written.
+        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, DuplicatePerformError: nothing sent.
+        WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.
+        UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing sent.
+        JournalUnavailableError: the record could not be proven committed; nothing was sent by this call.
+    """
+    refuse_open_transactions(f"effects.perform({_name(effect)})")
+    found, handle = _find(effect)
+    superseded = _uuid(supersede)
+    if superseded is not None and key is None:
+        key = queries.get(superseded).key
+    intent = _intent(
+        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+        about=about, require_approval=require_approval, supersedes=superseded,
+    )  # fmt: skip
+    return _perform(intent, handle)
+
+
+def perform_later(
+    effect: type[Effect[Any]] | str,
+    *,
+    payload: Any,
+    key: str | None = None,
+    requested_by: Any = None,
+    on_behalf_of: Any = None,
+    tenant: str | None = None,
+    about: models.Model | None = None,
+    require_approval: bool = False,
+) -> Outcome:
+    """Record the effect in the caller's transaction; it is sent after the commit, by a worker or a sweep.
+
+    Joins: rolls back with the caller's rows. Does not hold back the answer of the request that it is called in.
+
+    Args: as `perform`.
+
+    Returns:
+        `Pending` or `AwaitingApproval`, or the outcome of a known key.
+
+    Raises:
+        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError: nothing was written.
+    """
+    found, handle = _find(effect)
+    intent = _intent(
+        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+        about=about, require_approval=require_approval,
+    )  # fmt: skip
+    with transaction.atomic(using=settings.DATABASE):
+        execution = transitions.record_later(intent, handle=handle).execution
+        after_commit(functools.partial(send_hint, str(execution.id)))
+        after_commit(functools.partial(announce, execution))
+    return execution.outcome
+
+
+def compensate(
+    ref: str | UUID, *, requested_by: Any = None, on_behalf_of: Any = None, require_approval: bool = False
+) -> Outcome:
+    """Undo a completed execution, with the effect's `compensate`, as a new execution that names it.
+
+    One original has one undoing, whoever asks and how often. Commits as `perform`.
+
+    Args:
+        ref: the completed execution.
+        requested_by: the user (or actor, or text) who asks.
+        on_behalf_of: for whom they ask.
+        require_approval: ask people even where the effect's rule does not.
+
+    Raises:
+        EffectDefinitionError: the effect is not `reversible`.
+        WrongStateError: the original is not completed (any more); nothing was sent.
+        OpenTransactionError: a transaction is open.
+    """
+    refuse_open_transactions("effects.compensate")
+    original = Execution.objects.get(pk=queries.get(ref).id)
+    found = get_effect(original.operation)
+    if not found.reversible:
+        raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
+    if original.compensates_id is not None:
+        raise WrongStateError("An undoing is not undone itself; perform the effect anew under a key of its own.")
+    intent = _intent(
+        found, None, found.load(original.payload, original.payload_version),
+        key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
+        tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk,
+    )  # fmt: skip
+    return _perform(intent, None)
+
+
+#: `perform` for async code: the journal's work and the call run in a thread.
+aperform = sync_to_async(perform, thread_sensitive=True)
+#: `get` for async code.
+aget = sync_to_async(queries.get, thread_sensitive=True)
+
+
+def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
+    """Record, and permit and send in the same breath where nothing stands before it."""
+    ready = runner.ask_precondition(intent.effect, context_of_intent(intent)) if intent.rule is None else None
+    attempt, started = new_id(), monotonic()
+    first = attempt if isinstance(ready, Proceed) else None
+    recorded = runner.write_before_send(
+        lambda: transitions.record(intent, handle=handle, attempt=first, started=started)
+    )
+    execution = recorded.execution
+    announce(execution)
+    if recorded.permit is not None:
+        token = ready.token if isinstance(ready, Proceed) else None
+        return runner.send(intent.effect, execution, recorded.permit, context_of_intent(intent), token).outcome
+    if execution.state is not ExecutionState.PENDING:
+        return execution.outcome
+    # recorded or met without a permit, and due: it goes on from the row
+    return runner.send_row(Execution.objects.get(pk=execution.id), handle).outcome
+
+
+def _find(effect: type[Effect[Any]] | str) -> tuple[Effect[Any], RequestHandle | None]:
+    found, handle = get_effect(effect), current()
+    if handle is not None:
+        handle.check_declared(found.operation)
+    return found, handle
+
+
+def _intent(
+    effect: Effect[Any],
+    handle: RequestHandle | None,
+    payload: Any,
+    *,
+    tenant: str | None,
+    requested_by: Any,
+    on_behalf_of: Any,
+    **options: Any,
+) -> Intent:
+    if handle is not None:
+        tenant = handle.tenant if tenant is None else tenant
+        requested_by = handle.actor if requested_by is None else requested_by
+    return make_intent(
+        effect, payload, request=handle.id if handle else None, tenant=tenant or "",
+        requested_by=Actor.of(requested_by), on_behalf_of=Actor.of(on_behalf_of), **options,
+    )  # fmt: skip
+
+
+def _name(effect: type[Effect[Any]] | str) -> str:
+    return effect if isinstance(effect, str) else effect.__name__
+
+
+def _uuid(ref: str | UUID | None) -> UUID | None:
+    return None if ref is None else queries.get(ref).id

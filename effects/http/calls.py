@@ -1,0 +1,94 @@
+"""One call of a protected view, whatever kind of view it is: run it, turn its errors into answers once, render."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.handlers.exception import response_for_exception
+from django.http import Http404, HttpRequest
+from django.http.multipartparser import MultiPartParserError
+from django.http.response import HttpResponseBase
+
+from effects._current import without_request
+from effects.exceptions import JournalUnavailableError, OutcomeError, RequestEndedError
+from effects.http.answers import rendered
+
+__all__ = ["OURS", "Call", "call_of"]
+
+#: Errors of ours that say where the operation stands: the decorator answers them, no exception handler sees them.
+OURS = (OutcomeError, RequestEndedError, JournalUnavailableError)
+#: What Django answers with a 4xx of its own, outside of the view.
+_ANSWERED_BY_DJANGO = (Http404, PermissionDenied, BadRequest, MultiPartParserError, SuspiciousOperation)
+
+
+class Call:
+    """A call of a plain Django view, or of a method of Django's class-based views."""
+
+    def __init__(self, request: Any, run: Callable[[], HttpResponseBase]) -> None:
+        self.request = request
+        self.run = run
+
+    @property
+    def http(self) -> HttpRequest:
+        """Django's request."""
+        request: HttpRequest = self.request
+        return request
+
+    def parse(self) -> None:
+        """Let what the view's parsers refuse be refused before anything is recorded; Django has none."""
+
+    def refuse_anonymous(self) -> NoReturn:
+        """Refuse a caller who is nobody.
+
+        Raises:
+            PermissionDenied: 403, by the project's own page.
+        """
+        raise PermissionDenied("A protected operation needs to know who calls.")
+
+    def respond(
+        self, *, passes: tuple[type[Exception], ...] = (), undo: Callable[[Exception], None] | None = None
+    ) -> tuple[HttpResponseBase, bool]:
+        """Run the handler; return its finished answer, and whether it was raised.
+
+        Args:
+            passes: errors that the caller answers itself.
+            undo: called with an error before it is turned into an answer.
+
+        Raises:
+            Exception: what nobody turns into an answer; the project's exception handler has seen it once.
+        """
+        try:
+            return self.finish(self.run()), False
+        except passes:
+            raise
+        except Exception as error:  # noqa: BLE001 - judged by the framework's own exception handling
+            if undo is not None:
+                undo(error)
+            # an exception handler's own rows are not the handler's
+            with without_request():
+                return self.handle(error), True
+
+    def finish(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the response with its bytes made."""
+        return rendered(response)
+
+    def handle(self, error: Exception) -> HttpResponseBase:
+        """Return the framework's answer to an error.
+
+        Raises:
+            Exception: the same, where it has none.
+        """
+        if isinstance(error, _ANSWERED_BY_DJANGO):
+            return rendered(response_for_exception(self.http, error))
+        raise error
+
+
+def call_of(request: Any, run: Callable[[], HttpResponseBase]) -> Call:
+    """Return the call of a view; REST framework's request is known by the one inside."""
+    if hasattr(request, "_request"):
+        from effects.http.drf import ViewCall  # noqa: PLC0415 - REST framework is optional
+
+        return ViewCall(request, run)
+    return Call(request, run)

@@ -1,0 +1,191 @@
+"""`@idempotent`: one key, one request, one answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import MethodType
+from typing import Any
+
+from django.db import connections, transaction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from effects.conf import settings
+from effects.http.answers import STATUS
+from effects.http.calls import Call, call_of
+from effects.http.fingerprints import (
+    VERSION,
+    BodyTooLargeError,
+    BodyUnreadableError,
+    FingerprintFields,
+    UnknownDefinitionError,
+    compare,
+    differs,
+    fingerprint,
+)
+from effects.http.identity import Identity, identify
+from effects.http.journaled import run_journaled
+from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.placement import exempt, refuse_outer_transaction, refuse_placement, refuse_safe_method
+from effects.http.problems import problem
+from effects.http.protection import Freeze, Protection, make_protection
+from effects.http.transactional import run_transactional
+from effects.replay import Compare
+from effects.transitions import Opening
+
+__all__ = ["Protected", "idempotent"]
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+
+def idempotent(
+    operation: str,
+    *,
+    mode: str,
+    performs: Iterable[Any] = (),
+    answer: Callable[..., Any] | None = None,
+    required: bool = True,
+    identity: Callable[[Any], str | None] | str | None = None,
+    scope: Callable[[Any], str] | str | None = None,
+    fingerprint: FingerprintFields | Callable[[Any], object] | None = None,
+    wait: timedelta = timedelta(0),
+    freeze: Freeze = None,
+    local_writes: bool = False,
+) -> Callable[[Callable[..., Any]], Protected]:
+    """Run a view once for each idempotency key, and answer a repeated request with the first answer's bytes.
+
+    Stands on methods of `APIView` and `ViewSet` (above or below `@action`) and of Django's class-based views, below
+    `@api_view`, and on plain views. Authentication, permissions, throttles and negotiation run before it, on replays
+    too.
+
+    Args:
+        operation: the name of what is protected: "orders.refund".
+        mode: "transactional": rows, key and answer commit together, and no provider may be called. "journaled": the
+            key is recorded first, the handler runs outside of any transaction and calls providers.
+        performs: the effects that a journaled view performs; such a view calls out through `perform` alone and heals
+            itself after a crash. Empty: an opaque view, which may call out by itself, so that a crash leaves it in
+            doubt.
+        answer: builds a journaled view's response from the outcomes of what it performed, in order; may return
+            `NotFinished`. Required with `performs=`.
+        required: refuse a request without a key; otherwise it runs unprotected, and its answer says so.
+        identity: who calls, where that is not the authenticated user: a name, or a callable given the request.
+        scope: separates keys of one caller: a name, or a callable given the request; one scope for all by default.
+        fingerprint: which fields of the body count (`FingerprintFields`), or a callable that returns what counts.
+        wait: how long a duplicate waits for the first to end before its 409.
+        freeze: which error answers are stored: statuses, or a callable given the response.
+        local_writes: a view with `performs=` writes rows outside of `finishing()`; gives up that its key is freed
+            where nothing was sent.
+
+    Raises:
+        ImproperlyConfigured: at decoration, with the corrected lines.
+    """
+    protection = make_protection(
+        operation, mode=mode, performs=performs, answer=answer, required=required, identity=identity, scope=scope,
+        fingerprint=fingerprint, wait=wait, freeze=freeze, local_writes=local_writes,
+    )  # fmt: skip
+
+    def decorate(view: Callable[..., Any]) -> Protected:
+        refuse_placement(view, operation, mode)
+        return Protected(view, protection)
+
+    return decorate
+
+
+class Protected:
+    """A protected view, in the place of the function that it wraps."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, view: Callable[..., Any], protection: Protection) -> None:
+        functools.update_wrapper(self, view)
+        self.effects_protection = protection
+        # enough where this is the URL's callback; Django asks the callback alone
+        self._non_atomic_requests = set(connections)
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        """Learn the class: its views leave ATOMIC_REQUESTS."""
+        refuse_safe_method(
+            name, self.effects_protection.operation.name, is_viewset=hasattr(owner, "get_extra_actions")
+        )
+        exempt(owner)
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        """Bind to a view, as a function does."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer a request: `(request, …)`, or `(view, request, …)`."""
+        is_function = isinstance(args[0], HttpRequest) or hasattr(args[0], "_request")
+        call = call_of(args[0] if is_function else args[1], functools.partial(self.__wrapped__, *args, **kwargs))
+        if (call.http.method or "").upper() in _SAFE:
+            return call.run()
+        try:
+            key = parse_key(call.http.META.get(META_NAME))
+        except KeyInvalidError as error:
+            return problem(error.code, extra={"reason": error.reason})
+        if key is None:
+            return _without_key(self.effects_protection, call)
+        return _with_key(self.effects_protection, call, key)
+
+
+def _without_key(protection: Protection, call: Call) -> HttpResponseBase:
+    """Refuse, or run the view as if it was not protected and say so."""
+    if protection.required:
+        return problem("idempotency_key_missing")
+    if protection.operation.mode == "transactional":
+        with transaction.atomic(using=settings.DATABASE):
+            response = call.run()
+    else:
+        response = call.run()
+    response[STATUS] = "ignored"
+    return response
+
+
+def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
+    refuse_outer_transaction(protection.operation.name)
+    who = identify(call.request, protection.identity)
+    if who is None:
+        call.refuse_anonymous()
+    try:
+        parts = fingerprint(call.request, protection.fingerprint)
+    except (BodyTooLargeError, BodyUnreadableError) as error:
+        return problem(error.code, status=error.status, extra={"reason": error.reason})
+    call.parse()
+    opening = _opening(protection, call, who, key, parts)
+    run = run_transactional if protection.operation.mode == "transactional" else run_journaled
+    return run(protection, call, opening, _comparison(protection, call, parts))
+
+
+def _opening(protection: Protection, call: Call, who: Identity, key: str, parts: dict[str, str]) -> Opening:
+    operation = protection.operation
+    transactional = operation.mode == "transactional"
+    return Opening(
+        operation=operation.name,
+        mode=operation.mode,
+        tenant=who.tenant,
+        subject=who.subject,
+        scope=protection.scope_of(call.request),
+        key=key,
+        fingerprint=parts,
+        fingerprint_version=VERSION,
+        # a transactional view cannot call out through us, so it is not opaque
+        declared=operation.performs or () if transactional else operation.performs,
+        local_writes=operation.local_writes,
+        actor=who.actor,
+    )
+
+
+def _comparison(protection: Protection, call: Call, parts: dict[str, str]) -> Compare:
+    """Return what compares this request with a stored fingerprint by the definition that the row names."""
+
+    def compared(version: int, stored: Mapping[str, str]) -> Sequence[str] | None:
+        if version == VERSION:
+            return differs(stored, parts)
+        try:
+            return compare(version, stored, call.request, protection.fingerprint)
+        except UnknownDefinitionError:
+            return None
+
+    return compared

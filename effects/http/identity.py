@@ -1,0 +1,56 @@
+"""Who calls: tenant and subject, from the server's own authentication, and the person behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from effects.conf import settings
+from effects.types import Actor
+
+__all__ = ["Identity", "identify"]
+
+#: The longest tenant, subject and scope; the columns' width.
+MAX_NAME = 255
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose key it is (`tenant`, `subject`), and who acts, for receipts and four eyes."""
+
+    tenant: str
+    subject: str
+    actor: Actor | None
+
+
+def identify(request: Any, declared: Callable[[Any], str | None] | str | None = None) -> Identity | None:
+    """Return who sends a request; None for an anonymous caller, who would share one bucket of keys with all others.
+
+    Args:
+        request: Django's, or REST framework's with its authenticated user.
+        declared: the view's `identity=`: a name for whoever may call it, or a callable that returns one.
+
+    Raises:
+        ImproperlyConfigured: a callable of the project returned something that is not a name.
+    """
+    name = settings.SUBJECT if declared is None else declared
+    subject = name(request) if callable(name) else name
+    if subject is None or subject == "":
+        return None
+    tenant = settings.TENANT(request)
+    return Identity(_name(tenant, "TENANT"), _name(subject, "SUBJECT or identity="), _actor(request))
+
+
+def _actor(request: Any) -> Actor | None:
+    return Actor.of(getattr(request, "user", None))
+
+
+def _name(value: object, of: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME or "\x00" in value:
+        raise ImproperlyConfigured(
+            f"{of} returned {value!r:.80}; it returns a text of at most {MAX_NAME} characters, as in 'shop-17'"
+        )
+    return value

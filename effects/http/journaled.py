@@ -1,0 +1,198 @@
+"""A journaled view: opened in a commit of its own, run outside of any transaction, answered in another commit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import AbstractContextManager, nullcontext
+
+from django.db import Error, InterfaceError, OperationalError
+from django.http.response import HttpResponseBase
+
+from effects import leases, queries, transitions
+from effects._commits import journal
+from effects._current import RequestHandle, in_request
+from effects.exceptions import EffectsError, JournalUnavailableError, OutcomeError, RequestEndedError
+from effects.http.answers import answer, store, unavailable
+from effects.http.calls import OURS, Call
+from effects.http.problems import CODES, problem
+from effects.http.protection import Protection
+from effects.http.statements import ReadOnly, is_broken, marked_for_rollback
+from effects.operations import StoredAnswer
+from effects.replay import Compare, Run, begin, close_lost, decide
+from effects.snapshots import RequestSnapshot
+from effects.states import RequestState
+from effects.transitions import Opened, Opening
+
+__all__ = ["run_journaled"]
+
+log = logging.getLogger("effects.http")
+
+#: Waits before an answer is written again that the database did not take; the client waits meanwhile.
+WRITE_WAITS = (0.1, 0.5, 2.0)
+
+
+def run_journaled(protection: Protection, call: Call, opening: Opening, compare: Compare) -> HttpResponseBase:
+    """*Commits.* Run the view once for its key, outside of any transaction, or answer what is known of the key."""
+    try:
+        decision = begin(opening, compare=compare, wait=protection.wait, open_request=_open)
+    except JournalUnavailableError:
+        log.exception("%s could not be recorded.", opening.operation)
+        return unavailable()
+    if not isinstance(decision, Run):
+        return answer(decision, call.request)
+    run = _Run(protection, call, decision.opened, opening)
+    leases.hold(run.handle.id, run.handle.epoch)
+    try:
+        return run.respond()
+    finally:
+        leases.let_go(run.handle.id)
+
+
+class _Run:
+    """One run of a journaled view."""
+
+    def __init__(self, protection: Protection, call: Call, opened: Opened, opening: Opening) -> None:
+        self.protection, self.call = protection, call
+        self.handle = RequestHandle(
+            id=opened.row.pk, epoch=opened.row.epoch, operation=protection.operation, tenant=opening.tenant,
+            subject=opening.subject, actor=opening.actor,
+        )  # fmt: skip
+
+    def respond(self) -> HttpResponseBase:
+        """Run the handler, record how it ended, and return what the client is told.
+
+        The handler's own bytes are returned only if they were frozen, or are an error that nothing was stored of.
+        """
+        handle = self.handle
+        try:
+            with in_request(handle), self._guard():
+                response, _ = self.call.respond(passes=OURS, undo=handle.close)
+            return self._record(response)
+        except OutcomeError as error:
+            handle.close(error)
+            return self._cut_short(error)
+        except RequestEndedError as error:
+            handle.close(error)
+            return self._as_it_stands()
+        except JournalUnavailableError as error:
+            handle.close(error)
+            log.exception("Request %s: the journal is out of reach.", handle.id)
+            self._abort(error)
+            return unavailable()
+        except BaseException as error:  # an interrupt too: the request must not stay running
+            handle.close(error)
+            self._abort(error)
+            raise
+
+    def _guard(self) -> AbstractContextManager[object]:
+        operation = self.protection.operation
+        if operation.performs is None or operation.local_writes:
+            return nullcontext()
+        return journal().execute_wrapper(ReadOnly(self.handle))
+
+    def _record(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Freeze the answer, free the key, or give the request up, by the answer's status."""
+        handle, status = self.handle, response.status_code
+        wish = self.protection.wish(response, handle) if status >= 400 or handle.wants_release else None
+        if status >= 500 and wish is not True:
+            error = _ServerError(status)
+            handle.close(error)
+            self._abort(error)
+            return response
+        if (status >= 400 or wish is False) and wish is not True and self._release():
+            return response
+        return self._freeze(response)
+
+    def _release(self) -> bool:
+        """Free the key where nothing was or can be sent and nothing was written."""
+        handle, operation = self.handle, self.protection.operation
+        provable = operation.performs is not None and not operation.local_writes
+        if handle.block is not None or not (provable or handle.wants_release):
+            return False
+        return transitions.release(handle.id, epoch=handle.epoch, asked=handle.wants_release) is not None
+
+    def _freeze(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Store the answer, with the rows of `finishing()` in one commit; or wait for what holds it back."""
+        stored, handle = store(response), self.handle
+        if handle.block is None:
+            found = self._conclude(stored)
+        else:
+            if is_broken(journal()):
+                raise marked_for_rollback()
+            found = transitions.conclude(handle.id, epoch=handle.epoch, answer=stored, joins=True)
+            handle.close()
+        if found.state is RequestState.ANSWERED:
+            return response
+        return answer(decide(found), self.call.request, replayed=False)
+
+    def _conclude(self, stored: StoredAnswer) -> RequestSnapshot:
+        """*Commits.* Write the answer, again if the database does not take it.
+
+        An answer that was committed after all is met as ended, and goes out as it stands.
+        """
+        for wait in WRITE_WAITS:
+            try:
+                return transitions.conclude(self.handle.id, epoch=self.handle.epoch, answer=stored)
+            except JournalUnavailableError:  # noqa: PERF203 - each try is a commit
+                if journal().in_atomic_block:
+                    raise
+                log.exception("The answer of %s cannot be recorded yet; trying again in %s s.", self.handle.id, wait)
+                # the database is away and nothing announces its return
+                time.sleep(wait)
+        return transitions.conclude(self.handle.id, epoch=self.handle.epoch, answer=stored)
+
+    def _cut_short(self, error: OutcomeError) -> HttpResponseBase:
+        """Answer `require()`: by `answer=` where that can be at once, else by where the operation stands."""
+        handle = self.handle
+        try:
+            found = close_lost(handle.id, epoch=handle.epoch, asked=handle.wants_release, why=_why(error))
+        except RequestEndedError:
+            return self._as_it_stands()
+        except (JournalUnavailableError, Error):
+            log.exception("Request %s could not be closed; its lease will run out.", handle.id)
+            return unavailable()
+        if found.state is RequestState.RELEASED and error.code in CODES:
+            # nothing was sent and the key is free; the client is told what the outcome was
+            return problem(error.code, operation_ref=found.ref, operation_state=str(error.outcome.state))
+        return answer(decide(found), self.call.request, replayed=False)
+
+    def _as_it_stands(self) -> HttpResponseBase:
+        """Answer by the row: another has taken the request over, and the handler's bytes would be a lie."""
+        try:
+            found = queries.get_request(self.handle.id)
+        except Error:
+            log.exception("Request %s cannot be read.", self.handle.id)
+            return unavailable()
+        return answer(decide(found), self.call.request)
+
+    def _abort(self, error: BaseException) -> None:
+        """*Commits.* Give the request up; what goes wrong here must not hide why."""
+        handle = self.handle
+        try:
+            close_lost(handle.id, epoch=handle.epoch, asked=handle.wants_release, why=_why(error))
+        except RequestEndedError:
+            log.warning("Request %s was taken over before its handler ended with %s.", handle.id, _why(error))
+        except (EffectsError, Error):
+            log.exception("Request %s could not be closed; its lease will run out.", handle.id)
+
+
+class _ServerError(Exception):
+    """The view answered with a status of 500 or more."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the view answered {status}")
+        self.status = status
+
+
+def _why(error: BaseException) -> str:
+    # no message: it may hold what the project does not want stored
+    return f"HTTP {error.status}" if isinstance(error, _ServerError) else type(error).__name__
+
+
+def _open(opening: Opening) -> Opened:
+    try:
+        return transitions.open_request(opening)
+    except (OperationalError, InterfaceError) as error:
+        # also a statement that took too long: nothing has run, and the same request may be sent again
+        raise JournalUnavailableError(f"The request could not be opened: {error}") from error

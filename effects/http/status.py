@@ -1,0 +1,135 @@
+"""The status resource: where an operation can be asked for by the tenant and subject that sent it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.urls import NoReverseMatch, reverse
+from django.views.decorators.http import require_safe
+
+from effects import queries
+from effects._locks import now
+from effects.exceptions import ExecutionNotFoundError
+from effects.http.identity import identify
+from effects.operations import find_operation
+from effects.replay import (
+    Decision,
+    InDoubt,
+    InProgress,
+    PolicyChanged,
+    Run,
+    Waiting,
+    decide,
+    safe_new_key,
+    standing_of,
+)
+from effects.snapshots import RequestSnapshot
+
+__all__ = ["accepted", "operation_status", "reported_state", "status_url"]
+
+#: When to ask again about something in doubt: look-ups back off, people take their time.
+DOUBT_HINT = timedelta(seconds=30)
+
+
+@require_safe
+def operation_status(request: HttpRequest, ref: UUID) -> HttpResponseBase:
+    """Answer where an operation stands; 404 for anybody but the tenant and subject that sent it.
+
+    REST framework's default authenticators are used where it is installed, Django's own session otherwise.
+    """
+    caller: Any = request
+    if apps.is_installed("rest_framework"):
+        from effects.http.drf import authenticated  # noqa: PLC0415 - REST framework is optional
+
+        caller = authenticated(request)
+        if isinstance(caller, HttpResponseBase):
+            return caller
+    found = _find(ref)
+    _refuse_others(caller, found)
+    decision = decide(found, now())
+    return _response(_members(found, decision), retry_after=_hint(decision))
+
+
+def accepted(decision: Waiting) -> HttpResponse:
+    """Return 202 with the status resource, and where it can be asked for."""
+    found = decision.request
+    response = _response(_members(found, decision), status=202, retry_after=decision.retry_after)
+    url = status_url(found)
+    if url is not None:
+        response["Location"] = url
+    return response
+
+
+def status_url(found: RequestSnapshot) -> str | None:
+    """Return the path of an operation's status; None where the project does not include `effects.urls`."""
+    try:
+        return reverse("effects:operation-status", args=[found.id])
+    except NoReverseMatch:
+        return None
+
+
+def reported_state(decision: Decision) -> str:
+    """Return the state that a client is told: of the most doubtful execution while one is unsettled."""
+    standing = getattr(decision, "standing", None)
+    if standing is not None and standing.speaker is not None:
+        return str(standing.speaker.state)
+    request: RequestSnapshot | None = getattr(decision, "request", None)
+    return str(request.state) if request is not None else ""
+
+
+def _find(ref: UUID) -> RequestSnapshot:
+    try:
+        return queries.get_request(ref)
+    except ExecutionNotFoundError as error:
+        raise Http404("There is no such operation.") from error
+
+
+def _refuse_others(caller: Any, found: RequestSnapshot) -> None:
+    view = find_operation(found.operation)
+    who = identify(caller, view.options.get("identity") if view else None)
+    if who is None or (who.tenant, who.subject) != (found.tenant, found.subject):
+        raise Http404("There is no such operation.")
+
+
+def _members(found: RequestSnapshot, decision: Decision) -> dict[str, Any]:
+    standing = getattr(decision, "standing", None) or standing_of(found)
+    members = {
+        "operation_ref": found.ref,
+        "operation": found.operation,
+        "operation_state": reported_state(decision),
+        "code": "" if isinstance(decision, Run) else decision.code,
+        "safe_new_key": safe_new_key(found, standing),
+        "answer_status": found.answer[0] if found.answer is not None else None,
+        "status_url": status_url(found),
+        "poll_after_seconds": _seconds(_hint(decision)),
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _hint(decision: Decision) -> timedelta | None:
+    match decision:
+        case InProgress() | Waiting():
+            return decision.retry_after
+        case InDoubt() | PolicyChanged():
+            return DOUBT_HINT
+        case _:
+            return None
+
+
+def _seconds(wait: timedelta | None) -> int | None:
+    return max(1, math.ceil(wait.total_seconds())) if wait is not None else None
+
+
+def _response(members: dict[str, Any], *, status: int = 200, retry_after: timedelta | None) -> HttpResponse:
+    response = JsonResponse(members, status=status)
+    response["Cache-Control"] = "no-store"
+    seconds = _seconds(retry_after)
+    if seconds is not None:
+        response["Retry-After"] = str(seconds)
+    return response

@@ -1,0 +1,116 @@
+"""Ordered resends: a named person has something in doubt sent again, under the same provider key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_execution
+from effects.approvers import somebody_can_decide
+from effects.exceptions import NobodyEntitledError, NotEntitledError, StaleRevisionError, WrongStateError
+from effects.models import Approval, Execution, Resolution
+from effects.snapshots import ExecutionSnapshot, snapshot
+from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
+from effects.transitions import _licences
+from effects.transitions._rows import advance, effect_of
+from effects.types import Actor
+
+__all__ = ["order_resend"]
+
+#: How long an order that needs no approval stays good: a sweep that is stuck for longer must not surprise anybody.
+USE_WITHIN = timedelta(hours=1)
+
+
+def order_resend(
+    execution_id: UUID, *, revision: int, decision_id: str, actor: Actor, reason: str
+) -> ExecutionSnapshot:
+    """*Commits.* Order another send of an execution that waits for a person, whatever may have become of the first.
+
+    Writes a resend approval, granted by the orderer where the frozen rule demands none; otherwise others must vote.
+    The send keeps the provider key. Locked: the execution. A repeated `decision_id` returns the present snapshot.
+
+    Raises:
+        StaleRevisionError: it changed since they looked.
+        WrongStateError: it does not wait for a person, proof of success is on file, its key has passed on, or a resend
+            is ordered already.
+        NobodyEntitledError: the rule demands an approval that nobody can give.
+        NotEntitledError: there is no name.
+    """
+    if not actor.id or not reason.strip():
+        raise NotEntitledError("A resend is ordered by a named person, with a reason.")
+    with commits("ordering a resend"):
+        row = lock_execution(execution_id)
+        if Resolution.objects.filter(execution_id=row.pk, decision_id=decision_id).exists():
+            return snapshot(row)
+        _check(row, revision)
+        effect_of(row)
+        approval = _request(row, actor)
+        granted = approval.state == ApprovalState.GRANTED
+        advance(
+            row,
+            "order_resend",
+            actor=actor,
+            evidence={"reason": reason, "approval": str(approval.pk), "digest": approval.digest},
+            requesters=_with(row, actor),
+            due_at=row.locked_at if granted else None,
+        )
+        Resolution.objects.create(
+            execution_id=row.pk,
+            decision_id=decision_id,
+            decision="resend",
+            revision=revision,
+            actor_id=actor.id,
+            actor_label=str(actor),
+            reason=canonical.clean_text(reason),
+            at=row.locked_at,
+        )
+        return snapshot(row)
+
+
+def _check(row: Execution, revision: int) -> None:
+    if row.revision != revision:
+        raise StaleRevisionError(
+            f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
+        )
+    if row.state != ExecutionState.NEEDS_INTERVENTION or not row.holds_key:
+        raise WrongStateError(
+            f"{row.operation} {row.pk} is {row.state}; a resend is ordered of what waits for a person."
+        )
+    if row.applied_evidence is not None:
+        raise WrongStateError("Proof that it applied is on file; sending it again would do it twice.")
+    if _licences.lock_live(row) is not None:
+        raise WrongStateError("A resend is ordered already.")
+
+
+def _request(row: Execution, actor: Actor) -> Approval:
+    """Ask those whom the rule names, not the orderer; without a rule the order is the licence."""
+    rule = _licences.rule_of(row)
+    if rule is not None:
+        if not somebody_can_decide(rule, [person["id"] for person in _with(row, actor)]):
+            raise NobodyEntitledError(
+                f"A resend needs {rule.quorum} approval(s) by people with {rule.approvers!r} other than those who asked."
+            )
+        return _licences.request(row, rule, ApprovalPurpose.RESEND)
+    return Approval.objects.create(
+        execution_id=row.pk,
+        purpose=str(ApprovalPurpose.RESEND),
+        digest=_licences.digest_of(row, ApprovalPurpose.RESEND),
+        summary=row.summary,
+        quorum=1,
+        decide_by=row.locked_at + USE_WITHIN,
+        use_within=USE_WITHIN,
+        use_by=row.locked_at + USE_WITHIN,
+        state=str(ApprovalState.GRANTED),
+        created_at=row.locked_at,
+        decided_at=row.locked_at,
+    )
+
+
+def _with(row: Execution, actor: Actor) -> list[dict[str, Any]]:
+    """Return the requesters with the orderer among them: nobody approves what they ordered."""
+    if any(person["id"] == actor.id for person in row.requesters):
+        return list(row.requesters)
+    return [*row.requesters, actor.as_json()]

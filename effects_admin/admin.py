@@ -1,0 +1,331 @@
+"""The journal on Django's default admin site."""
+
+# Django's hooks are given more than each needs.
+# ruff: noqa: ARG002
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from effects.models import Approval, Execution, Receipt, Request, RequestExecution
+from effects_admin import filters, queue, views
+from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
+from effects_admin.display import age, money, pretty, visible
+from effects_admin.outlook import next_steps, next_steps_of_request
+from effects_admin.permissions import VIEW_PAYLOAD, may
+from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin
+from effects_admin.templatetags.effects_admin import badge, time
+from effects_admin.timeline import lines
+from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
+from effects_admin.words import APPROVAL_MEANINGS, EXECUTION_MEANINGS, REASONS, REQUEST_MEANINGS, headline, label
+
+__all__ = ["ApprovalAdmin", "ExecutionAdmin", "ReceiptAdmin", "RequestAdmin"]
+
+#: Executions of one subject's requests that a search for the subject finds, the newest.
+SUBJECT_LIMIT = 500
+
+
+@admin.register(Execution)
+class ExecutionAdmin(CaseAdmin[Execution, Case]):
+    """Executions: what was to be done outside, and what is known of it."""
+
+    page_template = "effects_admin/execution.html"
+    case_class = Case
+    verbs = EXECUTION_VERBS
+    list_display = ("what", "state_shown", "reason_shown", "amount_shown", "target_shown", "operation", "asked_by",
+                    "attempts", "created", "age_shown")  # fmt: skip
+    list_filter = (
+        filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
+        filters.ExecutionReasonFilter,
+    )  # fmt: skip
+    ordering = ("-created_at", "-id")
+    search_fields = ("key", "reference", "provider_key")
+    exact_columns = ("key", "reference", "provider_key")
+    search_help_text = "Exactly: a ref, a key, a provider's reference or key, or the subject of a request."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Execution]:
+        """Return the rows without what only their pages show."""
+        return super().get_queryset(request).defer("payload", "output", "items")
+
+    def found_elsewhere(self, term: str) -> Q:
+        """Find the executions of a subject's newest requests."""
+        links = RequestExecution.objects.filter(request__subject=term).order_by("-pk")
+        found = list(links.values_list("execution_id", flat=True)[:SUBJECT_LIMIT])
+        return Q(pk__in=found) if found else Q()
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the queue of what needs a person."""
+        view = self.admin_site.admin_view(self.queue_view)
+        return [path("needs-a-person/", view, name="effects_needs_a_person"), *super().get_urls()]
+
+    def queue_view(self, request: HttpRequest) -> HttpResponse:
+        """Show what needs a person."""
+        return queue.show(self, request)
+
+    @admin.display(description="what")
+    def what(self, row: Execution) -> str:
+        """The summary's title."""
+        return visible(row.summary.get("title") or str(row))
+
+    @admin.display(description="state", ordering="state")
+    def state_shown(self, row: Execution) -> SafeString:
+        """The state, coloured."""
+        return badge(row)
+
+    @admin.display(description="because")
+    def reason_shown(self, row: Execution) -> str:
+        """The reason in words."""
+        return REASONS.get(row.reason, "")
+
+    @admin.display(description="amount")
+    def amount_shown(self, row: Execution) -> str:
+        """The amount, where there is one."""
+        return money(row.amount, row.currency)
+
+    @admin.display(description="target")
+    def target_shown(self, row: Execution) -> str:
+        """Who or what it acts on."""
+        return visible(row.target)
+
+    @admin.display(description="asked by")
+    def asked_by(self, row: Execution) -> str:
+        """Who asked first."""
+        return visible((row.requested_by or {}).get("label") or "")
+
+    @admin.display(description="recorded", ordering="created_at")
+    def created(self, row: Execution) -> SafeString | str:
+        """When it was recorded."""
+        return time(row.created_at)
+
+    @admin.display(description="age")
+    def age_shown(self, row: Execution) -> str:
+        """How long ago that was."""
+        return age(row.created_at)
+
+    def shown(self, request: HttpRequest, case: Case) -> dict[str, Any]:
+        """Return the execution as an approver sees it."""
+        return {
+            "meaning": EXECUTION_MEANINGS.get(case.row.state, ""),
+            "because": REASONS.get(case.row.reason, ""),
+            "summary": case.approval.summary if case.approval else case.row.summary,
+            "payload": pretty(case.row.payload) if may(request.user, VIEW_PAYLOAD, case.row) else None,
+            "payload_permission": VIEW_PAYLOAD,
+        }
+
+    def page_context(self, request: HttpRequest, case: Case) -> dict[str, Any]:
+        """Return the rest of its page."""
+        history = History(case.row)
+        sees = may(request.user, VIEW_PAYLOAD, case.row)
+        return {
+            "next_steps": next_steps(case),
+            "offers": views.offers(self.verbs, case),
+            "timeline": list(lines(history.receipts)),
+            "timeline_is_cut": history.is_cut,
+            "output": pretty(case.row.output) if sees else None,
+            "approvals": [(each, votes_of(each)) for each in case.approvals],
+            "links": case.row.links.select_related("request").order_by("-pk")[:100],
+            "relatives": list(
+                Execution.objects.filter(Q(supersedes=case.row) | Q(compensates=case.row)).order_by("pk")[:20]
+            ),
+        }
+
+    def told(self, case: Case, before: Case) -> str:
+        """Return what the newest receipt says, and what happens next."""
+        newest = case.row.receipts.order_by("-sequence").first()
+        news = newest is not None and newest.sequence > before.row.receipt_count
+        state = f"It is {label(case.row.state)}."
+        return " ".join([f"{headline(newest)}." if news and newest else "", state, *next_steps(case)[:1]]).strip()
+
+
+@admin.register(Request)
+class RequestAdmin(CaseAdmin[Request, RequestCase]):
+    """Protected HTTP requests."""
+
+    page_template = "effects_admin/request.html"
+    case_class = RequestCase
+    verbs = REQUEST_VERBS
+    list_display = ("ref", "state_shown", "reason_shown", "operation", "subject_shown", "key_shown", "answer_status",
+                    "created", "age_shown")  # fmt: skip
+    list_filter = (filters.RequestStateFilter, filters.RequestOperationFilter, filters.RequestReasonFilter)
+    ordering = ("-created_at", "-id")
+    search_fields = ("key", "subject")
+    exact_columns = ("key", "subject")
+    search_help_text = "Exactly: an operation_ref, a client's key or a subject."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Request]:
+        """Return the rows without what only their pages show."""
+        return super().get_queryset(request).defer("answer_body", "answer_headers", "fingerprint")
+
+    @admin.display(description="operation ref")
+    def ref(self, row: Request) -> str:
+        """The public reference."""
+        return str(row.pk)
+
+    @admin.display(description="state")
+    def state_shown(self, row: Request) -> SafeString:
+        """The state, coloured."""
+        return badge(row)
+
+    @admin.display(description="because")
+    def reason_shown(self, row: Request) -> str:
+        """The reason in words."""
+        return REASONS.get(row.reason, "")
+
+    @admin.display(description="subject")
+    def subject_shown(self, row: Request) -> str:
+        """Who asked."""
+        return visible(row.subject)
+
+    @admin.display(description="key")
+    def key_shown(self, row: Request) -> str:
+        """The client's key."""
+        return visible(row.key)
+
+    @admin.display(description="opened", ordering="created_at")
+    def created(self, row: Request) -> SafeString | str:
+        """When it was opened."""
+        return time(row.created_at)
+
+    @admin.display(description="age")
+    def age_shown(self, row: Request) -> str:
+        """How long ago that was."""
+        return age(row.created_at)
+
+    def shown(self, request: HttpRequest, case: RequestCase) -> dict[str, Any]:
+        """Return the request as its page and its verbs' pages show it."""
+        return {"meaning": REQUEST_MEANINGS.get(case.row.state, ""), "because": REASONS.get(case.row.reason, "")}
+
+    def page_context(self, request: HttpRequest, case: RequestCase) -> dict[str, Any]:
+        """Return the rest of its page."""
+        history = History(case.row)
+        body = bytes(case.row.answer_body or b"").decode("utf-8", "replace")
+        return {
+            "next_steps": next_steps_of_request(case),
+            "offers": views.offers(self.verbs, case),
+            "timeline": list(lines(history.receipts)),
+            "timeline_is_cut": history.is_cut,
+            "answer": visible(body) if may(request.user, VIEW_PAYLOAD, case.row) else None,
+            "payload_permission": VIEW_PAYLOAD,
+        }
+
+    def told(self, case: RequestCase, before: RequestCase) -> str:
+        """Return how it now stands."""
+        return f"It is {label(case.row.state)}. {REQUEST_MEANINGS.get(case.row.state, '')}"
+
+
+@admin.register(Approval)
+class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
+    """Approvals; they are decided on their execution's pages."""
+
+    page_template = "effects_admin/approval.html"
+    case_class = ApprovalCase
+    list_display = ("what", "state_shown", "amount_shown", "purpose", "approvers", "quorum", "decide_by_shown",
+                    "execution_link", "created")  # fmt: skip
+    list_filter = (filters.ApprovalStateFilter, filters.PurposeFilter)
+    list_select_related = ("execution",)
+    # ids are made in the order of time, and the primary key has an index
+    ordering = ("-id",)
+    search_fields = ("execution__id",)
+    id_columns = ("pk", "execution_id")
+    search_help_text = "Exactly: the ref of an execution, or of an approval."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Approval]:
+        """Return the rows with their executions, without the payloads."""
+        return (
+            super().get_queryset(request).select_related("execution").defer("execution__payload", "execution__output")
+        )
+
+    @admin.display(description="what")
+    def what(self, row: Approval) -> str:
+        """The title that approvers see."""
+        return visible(row.summary.get("title") or str(row.execution))
+
+    @admin.display(description="state")
+    def state_shown(self, row: Approval) -> SafeString:
+        """The state, coloured."""
+        return badge(row)
+
+    @admin.display(description="amount")
+    def amount_shown(self, row: Approval) -> str:
+        """The amount that approvers see."""
+        return money(row.execution.amount, row.execution.currency)
+
+    @admin.display(description="decide by")
+    def decide_by_shown(self, row: Approval) -> SafeString | str:
+        """When it expires undecided."""
+        return time(row.decide_by)
+
+    @admin.display(description="execution")
+    def execution_link(self, row: Approval) -> SafeString:
+        """The execution that it licenses."""
+        url = reverse("admin:effects_execution_change", args=[row.execution_id])
+        return format_html('<a href="{}">{}</a>', url, visible(row.execution.key))
+
+    @admin.display(description="requested", ordering="created_at")
+    def created(self, row: Approval) -> SafeString | str:
+        """When it was requested."""
+        return time(row.created_at)
+
+    def shown(self, request: HttpRequest, case: ApprovalCase) -> dict[str, Any]:
+        """Return the approval."""
+        return {"meaning": APPROVAL_MEANINGS.get(case.row.state, ""), "summary": case.row.summary}
+
+    def page_context(self, request: HttpRequest, case: ApprovalCase) -> dict[str, Any]:
+        """Return its votes, its sends, and whether this person may decide."""
+        row = case.row
+        return {
+            "votes": votes_of(row),
+            "attempts": list(row.attempts.order_by("number")),
+            "why_not": why_no_vote(row.execution, row, request.user),
+        }
+
+
+@admin.register(Receipt)
+class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
+    """Receipts, all of them: append-only lines of evidence."""
+
+    list_display = ("at_shown", "said", "from_state", "to_state", "actor", "of_what")
+    list_filter = (filters.EventFilter,)
+    list_select_related = ("execution", "request")
+    ordering = ("-id",)
+    search_fields = ("execution__id",)
+    id_columns = ("execution_id", "request_id")
+    search_help_text = "Exactly: the ref of an execution or of a request."
+    fields = ("of_what", "sequence", "at_shown", "event", "said", "from_state", "to_state", "reason", "revision",
+              "epoch", "may_have_applied", "actor_id", "actor_label", "evidence")  # fmt: skip
+    readonly_fields = ("of_what", "at_shown", "said")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
+        """Return the rows with what they are of, without the payloads."""
+        rows = super().get_queryset(request).select_related("execution", "request")
+        return rows.defer("execution__payload", "execution__output", "request__answer_body")
+
+    @admin.display(description="at")
+    def at_shown(self, row: Receipt) -> SafeString | str:
+        """When."""
+        return time(row.at)
+
+    @admin.display(description="what it says")
+    def said(self, row: Receipt) -> str:
+        """The verb in words."""
+        return headline(row)
+
+    @admin.display(description="who")
+    def actor(self, row: Receipt) -> str:
+        """Who did it; empty: the machine."""
+        return visible(row.actor_label or row.actor_id)
+
+    @admin.display(description="of")
+    def of_what(self, row: Receipt) -> SafeString:
+        """The row that it is of."""
+        target = row.execution or row.request
+        assert target is not None
+        url = reverse(views.url_name(target, "change"), args=[target.pk])
+        return format_html('<a href="{}">{}</a>', url, visible(target))

@@ -1,0 +1,135 @@
+"""The whole demo: start everything, play the stories, compare the ledgers, report, leave nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+
+import requests
+
+from project.services.processes import Processes, ServiceError
+
+from . import cluster, ledgers, people
+from .clients import Conversations
+from .ledgers import Balance, Counts
+from .provider import Provider
+from .report import Played, Progression, Report
+from .stage import Stage, Telling, new_key
+from .stories import STORIES, Story
+
+__all__ = ["Options", "show"]
+
+#: What a story can meet that ends it, and not the demo: the others are played, and the verdict is no.
+_ENDS_A_STORY = (requests.RequestException, LookupError, ValueError, RuntimeError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for.
+
+    Attributes:
+        json: End with a line of JSON.
+        serve: Stay up until Ctrl-C.
+        port: The web server's; a free one when not given.
+    """
+
+    json: bool = False
+    serve: bool = False
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How it went.
+
+    Attributes:
+        played: The stories.
+        found: The ledgers, compared.
+        counts: What was counted.
+        seconds: How long it took, from the start of the first service.
+    """
+
+    played: tuple[Played, ...]
+    found: Balance
+    counts: Counts
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every story came out as it has to, and the ledgers agree."""
+        stories = all(each.is_good for each in self.played)
+        same = self.counts.replays == self.counts.replays_identical
+        return stories and same and not (self.found.differences or self.found.unsettled)
+
+    def as_json(self) -> dict[str, object]:
+        """Return what programs read."""
+        stories = [{"title": each.title, "ok": each.is_good, "failures": each.telling.failures} for each in self.played]
+        return {"ok": self.is_good, **self.counts.as_json(), "seconds": round(self.seconds, 1), "stories": stories}
+
+
+def show(options: Options) -> bool:
+    """Run the demo; tell whether everything came out as it has to.
+
+    Raises:
+        ServiceError: Something is missing here; the message says what to do.
+    """
+    report = Report()
+    report.introduce()
+    with contextlib.ExitStack() as stack:
+        with Progression(len(STORIES) + 3) as progression:
+            stage, result = _run(stack, options, progression)
+            if not options.serve:
+                progression.begin("Stopping")
+                stack.close()
+                progression.end("nothing is left")
+        report.tell(result.played)
+        report.compare(result.found)
+        report.count(result.counts, result.seconds)
+        if options.serve:
+            _serve(stage, report)
+    if options.json:
+        report.dump(result.as_json())
+    return result.is_good
+
+
+def _run(stack: contextlib.ExitStack, options: Options, progression: Progression) -> tuple[Stage, Result]:
+    """Start everything, play everything, compare; what was started stays in `stack`."""
+    started = time.monotonic()
+    progression.begin("Starting")
+    processes = stack.enter_context(Processes())
+    running = stack.enter_context(cluster.running(processes, port=options.port, note=progression.note))
+    stage = Stage(running, Provider(running.provider_url), people.make(), Conversations(), progression.note)
+    progression.end("ready")
+    played = tuple(_play(story, stage, progression) for story in STORIES)
+    progression.begin("Comparing the ledgers")
+    found = ledgers.balance(stage.provider)
+    counts = ledgers.count(found, stage.provider, running.faults, stage.conversations)
+    progression.end("no difference" if not found.differences else f"{len(found.differences)} differences")
+    return stage, Result(played, found, counts, time.monotonic() - started)
+
+
+def _play(story: Story, stage: Stage, progression: Progression) -> Played:
+    """Play one story; what it cannot finish is its failure."""
+    progression.begin(story.title)
+    told, started = Telling(), time.monotonic()
+    try:
+        story.play(stage, told)
+    except ServiceError as error:  # a process that ought to run again does not: the next stories need it
+        raise RuntimeError(f"{story.title}: {error}") from error
+    except _ENDS_A_STORY as error:
+        told.expect(False, f"it broke off: {type(error).__name__}: {error}")
+    stage.faults.clear()
+    played = Played(story.title, told, time.monotonic() - started)
+    progression.end(f"{'as promised' if played.is_good else 'NOT as promised'}, {played.seconds:.1f} s")
+    return played
+
+
+def _serve(stage: Stage, report: Report) -> None:
+    """Leave something to decide in the admin, and stay up until Ctrl-C."""
+    order = stage.paid_order(120_000)
+    stage.client.post(f"/orders/{order.pk}/refunds/", {"amount": 120_000}, new_key())
+    report.invite(stage.cluster.url, stage.people)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()

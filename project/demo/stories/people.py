@@ -1,0 +1,104 @@
+"""Stories in which people decide, through the admin's own pages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from effects.models import Execution
+from effects.testing import time_passes
+from project.demo.browsers import Browser, Page
+from project.demo.stage import Stage, Telling, counted, new_key
+from project.payments.models import Payout
+
+__all__ = ["approve", "large_refund", "nobody_can_tell", "verb_page"]
+
+
+def large_refund(stage: Stage, told: Telling) -> None:
+    """Ask for a large refund; another person approves it an hour later, and a second approver comes too late."""
+    order, key, client = stage.paid_order(150_000), new_key(), stage.client
+    path, data = f"/orders/{order.pk}/refunds/", {"amount": 150_000}
+    stage.note("a refund of 1500 € needs a person")
+    first = client.post(path, data, key)
+    execution = stage.execution_about(order)
+    told.expect(not stage.provider.refunds(order.number), "it was sent before anybody approved it")
+    stage.note("an hour passes: the journal is made an hour older")
+    time_passes(timedelta(hours=1))
+    waiting = client.post(path, data, key)
+    stage.note("maria and omar look at it in the admin; maria approves first")
+    maria, omar = stage.browser(stage.people.approver), stage.browser(stage.people.colleague)
+    late = verb_page(omar, execution, "approve")
+    approve(maria, execution)
+    last = client.insist(path, data, key)
+    stage.note("omar clicks too, on a page that is old by now")
+    refused = omar.submit(late, late.form("digest"), {"comment": "Fine with me too."})
+    again = client.post(path, data, key)
+    approval = execution.approvals.get()
+    told.happened = (
+        "1500 € need another person. An hour later maria approves in the admin, and Celery sends it. Omar clicks a "
+        f"moment later on his old page: {'nothing changes' if _changed_nothing(execution) else 'IT COUNTS TOO'}."
+    )
+    told.saw = f"{first.words}; an hour later {waiting.words}; after the approval {last.words}, then the same bytes"
+    told.expect_answer(first, "202")
+    told.expect_answer(waiting, "202")
+    told.expect_answer(last, "201")
+    told.expect(again.replayed, "the last answer is no replay")
+    told.expect_same_bytes(stage, key, last)
+    told.expect(approval.state == "spent", f"the approval is {approval.state}, not spent")
+    told.expect("changed nothing" in refused.html, "the second approver was not told that the click changed nothing")
+    told.expect(_changed_nothing(execution), "the second approver's click changed something")
+    told.expect_one_refund(stage, order)
+
+
+def nobody_can_tell(stage: Stage, told: Telling) -> None:
+    """Lose the answer of a provider that cannot be asked; a person finds out and says so in the admin."""
+    key, client, data = new_key(), stage.client, {"amount": 75_000, "currency": "eur"}
+    before = {payout.id for payout in stage.provider.payouts()}
+    stage.faults.add("lose_reply", method="POST", path="/v1/payouts")
+    stage.note("a payout's reply is lost, and this provider cannot be asked")
+    first = client.post("/payouts/", data, key)
+    execution = stage.execution_of(str(first.data["operation_ref"]))
+    stage.wait_until("a person is asked", lambda: _state(execution) == "needs_intervention")
+    stage.note("maria finds it in the bank's statement and says so in the admin")
+    (found,) = [payout for payout in stage.provider.payouts() if payout.id not in before]
+    browser = stage.browser(stage.people.approver)
+    page = verb_page(browser, execution, "resolve")
+    said = {"decision": "applied", "reference": found.id, "reason": "It is in the bank's statement of today."}
+    browser.submit(page, page.form("decision_id"), said)
+    last = client.insist("/payouts/", data, key)
+    again = client.post("/payouts/", data, key)
+    payouts = Payout.objects.filter(stripe_id=found.id)
+    told.happened = (
+        "A payout's reply is lost, and this effect has no look-up: it waits for a person and is never sent again. Maria "
+        f"finds {found.id} in the statement and resolves it in the admin."
+    )
+    told.saw = f"{first.words}; after the decision {last.words}, built from it, and once more the same bytes"
+    told.provider, told.shop = counted(len(stage.provider.payouts()) - len(before), "payout"), counted(len(payouts), "payout")
+    told.expect_answer(first, "409 operation_uncertain")
+    told.expect_answer(last, "201")
+    told.expect(again.replayed, "the last answer is no replay")
+    told.expect_same_bytes(stage, key, last)
+    told.expect(last.data.get("stripe_id") == found.id, "the answer does not name what the person found")
+    told.expect(_state(execution) == "completed", f"it is {_state(execution)}")
+    told.expect(len(payouts) == 1, f"the shop has {counted(len(payouts), 'payout')} of it")
+    told.expect(len(stage.faults.sends(method="POST", path="/v1/payouts")) == 1, "it was sent more than once")
+
+
+def verb_page(browser: Browser, execution: Execution, verb: str) -> Page:
+    """Open the page on which a person decides about an execution."""
+    return browser.open(f"/admin/effects/execution/{execution.pk}/{verb}/")
+
+
+def approve(browser: Browser, execution: Execution) -> Page:
+    """Approve an execution on its page."""
+    page = verb_page(browser, execution, "approve")
+    return browser.submit(page, page.form("digest"), {"comment": "Agreed with the customer."})
+
+
+def _changed_nothing(execution: Execution) -> bool:
+    """Tell whether one vote, one approval and one send is all that there is."""
+    approval = execution.approvals.get()
+    return approval.votes.count() == 1 and execution.attempt_rows.count() == 1
+
+
+def _state(execution: Execution) -> str:
+    return Execution.objects.values_list("state", flat=True).get(pk=execution.pk)

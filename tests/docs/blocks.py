@@ -1,0 +1,142 @@
+"""Run the code of a documentation page, as a reader would.
+
+`run_blocks(page)` makes a project with `startproject` and an app `shop` in a directory of its own, on a database of
+its own, and follows the page in a process of its own:
+
+- ```` ```python title="shop/effects.py" ```` is added to that file of the project, before anything runs;
+- ```` ```python ```` is executed, as in `manage.py shell`; all blocks of a page share their names;
+- ```` ```python norun ```` must compile;
+- ```` ```console ```` runs its `$ curl` and `$ python manage.py` lines and compares what they print (see `console`);
+- `<!-- run` … `-->` is executed like a python block, and is not shown to the reader.
+
+A page may build on another one: then that one's files are there, and the database is migrated, before it begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from django.core.management import call_command
+
+from project.services.postgres import scratch_database
+
+__all__ = ["ROOT", "Block", "read_blocks", "run_blocks"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSION = Path(__file__).with_name("session.py")
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<info>\S.*)?$")
+_TITLE = re.compile(r'title="([^"]+)"')
+
+#: What the harness adds to the page's own settings: where the tests' database is, and what a test client needs.
+_SETTINGS = """
+from mysite.settings import *
+import dj_database_url
+DATABASES["default"] = {**DATABASES["default"], **dj_database_url.parse(%r)}
+ALLOWED_HOSTS = ["localhost"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block, or one hidden one.
+
+    Args:
+        kind: the language, "norun" for python that is only compiled, "run" for a hidden one.
+        title: the file that it belongs to, or "".
+        text: its lines.
+        line: the page's line on which it begins.
+    """
+
+    kind: str
+    title: str
+    text: str
+    line: int
+
+
+def read_blocks(page: Path) -> list[Block]:
+    """Return the blocks of a Markdown page, in order."""
+    return list(_blocks(page.read_text(encoding="utf-8").splitlines()))
+
+
+def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[Path] = ()) -> str:
+    """Follow a page, and return what its process printed.
+
+    Args:
+        page: a Markdown file.
+        directory: an empty one, where the project is made.
+        database_url: a PostgreSQL on which databases can be made.
+        on: pages whose files are there before.
+
+    Raises:
+        AssertionError: something on the page is not so; the message names the page's line.
+    """
+    before = [block for other in on for block in read_blocks(other)]
+    blocks = read_blocks(page)
+    _make_project(directory, [*before, *blocks])
+    steps = [asdict(block) for block in blocks if not block.title]
+    (directory / "steps.json").write_text(json.dumps({"page": str(page), "prepare": bool(on), "steps": steps}))
+    with scratch_database(database_url, "effects_docs") as url:
+        (directory / "docs_settings.py").write_text(_SETTINGS % url)
+        done = subprocess.run(  # noqa: PLW1510 - the output is a part of the message
+            [sys.executable, "-W", "error", str(SESSION)],
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT)])},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, f"{page.relative_to(ROOT)}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _blocks(lines: list[str]) -> Iterator[Block]:
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        fence = _FENCE.match(line)
+        if line.strip() == "<!-- run":
+            body, end = _until(lines, number, "-->")
+            yield Block("run", "", "\n".join(body), number + 1)
+        elif fence:
+            body, end = _until(lines, number, "```")
+            indent = len(fence["indent"])
+            yield _block(fence["info"] or "", "\n".join(text[indent:] for text in body), number + 1)
+        else:
+            continue
+        number = end + 1
+
+
+def _until(lines: list[str], start: int, mark: str) -> tuple[list[str], int]:
+    for number in range(start, len(lines)):
+        if lines[number].strip() == mark:
+            return lines[start:number], number
+    raise AssertionError(f"line {start}: the block that begins here has no end")
+
+
+def _block(info: str, text: str, line: int) -> Block:
+    words = info.split()
+    title = _TITLE.search(info)
+    kind = "norun" if "norun" in words else (words or [""])[0]
+    return Block(kind, title[1] if title else "", text, line)
+
+
+def _make_project(directory: Path, blocks: list[Block]) -> None:
+    call_command("startproject", "mysite", str(directory))
+    for name in ("shop/__init__.py", "shop/migrations/__init__.py"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    for block in blocks:
+        if block.kind == "python" and block.title:
+            target = directory / block.title
+            earlier = target.read_text() if target.exists() else ""
+            target.write_text(f"{earlier}\n{block.text}\n" if earlier else f"{block.text}\n")
