@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from effects._faults import commit_point, reach
 from effects.conf import settings
 from effects.exceptions import (
     CommitLostError,
@@ -122,6 +123,7 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
                     f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), so "
                     "nothing of it is committed. Catch database errors inside a nested atomic()."
                 )
+            reach(commit_point(what, "before"))
             hooks = _take_hooks(connection)
             finished = True
     except Error as error:
@@ -134,6 +136,7 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
         _settle(commit, error)
     finally:
         _current.reset(token)
+    reach(commit_point(what, "after"))
     for hook in hooks:
         _run_hook(hook)
 

@@ -165,7 +165,8 @@ def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
     announce(execution)
     if recorded.permit is not None:
         token = ready.token if isinstance(ready, Proceed) else None
-        return runner.send(intent.effect, execution, recorded.permit, context_of_intent(intent), token).outcome
+        context = context_of_intent(intent)
+        return runner.send(intent.effect, execution, recorded.permit, context, token, recorded_now=True).outcome
     if execution.state is not ExecutionState.PENDING:
         return execution.outcome
     # recorded or met without a permit, and due: it goes on from the row

@@ -337,8 +337,8 @@ def _code_without_answer(request: RequestSnapshot, standing: Standing) -> str:
         return "operation_result_unavailable"
     if request.state is RequestState.RESOLVED or _S.ABANDONED in states:
         return "operation_resolved"
-    if request.is_opaque or not states:
-        return "operation_result_unavailable"  # what the handler did besides is not known
+    if not states:
+        return "operation_result_unavailable"
     return "operation_not_applied" if _S.FAILED in states else "operation_rejected"
 
 

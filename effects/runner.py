@@ -15,6 +15,7 @@ from django.db import Error, OperationalError
 from effects import transitions
 from effects._commits import journal, refuse_open_transactions
 from effects._current import RequestHandle, without_request
+from effects._faults import reach
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import (
@@ -91,7 +92,9 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
                 return _resend_or_escalate(row)
         return snapshot(row)
     with in_tenant(row.tenant), without_request():
+        reach("look_up.before_call")
         verdict = _verify(get_effect(row.operation), row)
+        reach("look_up.replied")
     result = _write_until_done(lambda: transitions.apply_verdict(execution_id, epoch=claimed.epoch, verdict=verdict))
     after_change(result)
     if result.state == ExecutionState.PENDING:
@@ -161,7 +164,8 @@ def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
 def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition:
     """Ask whether it may be sent now; a precondition that raises is a refusal, said so."""
     try:
-        answer: Any = effect.precondition(context)
+        with without_request():
+            answer: Any = effect.precondition(context)
     except Exception as error:  # the project's code: nothing was sent, and nothing may hang on it for ever
         log.exception("The precondition of %s %s raised; it is refused.", effect.operation, context.ref)
         return Refuse(f"the precondition raised {type(error).__name__}: {error}")
@@ -171,11 +175,29 @@ def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition
 
 
 def send(
-    effect: Effect[Any], execution: ExecutionSnapshot, permit: Permit, context: Context[Any], token: Any
+    effect: Effect[Any],
+    execution: ExecutionSnapshot,
+    permit: Permit,
+    context: Context[Any],
+    token: Any,
+    *,
+    recorded_now: bool = False,
 ) -> ExecutionSnapshot:
-    """Make the one call that `permit` licenses, and record what is known of it, whatever happens."""
+    """Make the one call that `permit` licenses, and record what is known of it, whatever happens.
+
+    Args:
+        effect: whose `send` (or `compensate`) is called.
+        execution: as the permit left it.
+        permit: committed.
+        context: what the effect is told.
+        token: of the precondition.
+        recorded_now: recorded in the permit's own commit, so that no request but the caller's can hold it unless one
+            met it since, which leaves a receipt.
+    """
     context = replace(context, ref=str(execution.id), attempt=permit.number, token=token)
+    reach("send.before_call")
     report, interrupt = _call(effect, context, permit)
+    reach("send.replied")
     try:
         result = _write_until_done(
             lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
@@ -185,7 +207,10 @@ def send(
         result = _write_until_done(
             lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report)
         )
-    after_change(result)
+    if recorded_now and result.receipt_count == execution.receipt_count + 1:
+        announce(result)
+    else:
+        after_change(result)
     if interrupt is not None:
         raise interrupt
     return result

@@ -17,6 +17,7 @@ from django.db import transaction
 from effects import canonical
 from effects._commits import journal
 from effects._current import without_request
+from effects._faults import reach
 from effects.conf import settings
 from effects.effect import Effect
 from effects.exceptions import MarkedForRollbackError
@@ -55,7 +56,9 @@ def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | No
         with in_tenant(row.tenant), without_request(), _savepoint():
             payload = effect.load(row.payload, row.payload_version)
             previous = previous or _earlier_outcome(row)
+            reach("hook.before")
             effect.settled(context_of(row, payload, previous=previous), outcome_of(row))
+            reach("hook.after")
     except Exception as error:  # any error of the project's code: recorded, shown, tried again
         log.exception("The settled hook of %s %s failed; it stays due.", row.operation, row.pk)
         return canonical.clean_text(f"{type(error).__name__}: {error}")

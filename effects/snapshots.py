@@ -112,6 +112,7 @@ class ExecutionSnapshot:
     epoch: int
     may_have_applied: bool
     attempts: int
+    receipt_count: int
     due_at: datetime | None
     expect_by: datetime | None
     barrier_at: datetime | None
@@ -185,6 +186,7 @@ def snapshot(row: Execution) -> ExecutionSnapshot:
         epoch=row.epoch,
         may_have_applied=row.may_have_applied,
         attempts=row.attempts,
+        receipt_count=row.receipt_count,
         due_at=row.due_at,
         expect_by=row.expect_by,
         barrier_at=barrier(row),

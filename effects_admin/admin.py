@@ -325,7 +325,6 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     @admin.display(description="of")
     def of_what(self, row: Receipt) -> SafeString:
         """The row that it is of."""
-        target = row.execution or row.request
-        assert target is not None
+        target: Any = row.execution or row.request
         url = reverse(views.url_name(target, "change"), args=[target.pk])
         return format_html('<a href="{}">{}</a>', url, visible(target))

@@ -82,8 +82,8 @@ def _in_doubt(case: Case) -> list[str]:
     if row.contract.get("lookup") is None:
         return [
             "The provider cannot be asked about it.",
-            f"A worker takes it up {_when(row.due_at, case.seen_at)}: it is repeated under the same provider key if that "
-            "is declared to be safe, and otherwise handed to a person.",
+            f"A worker takes it up {_when(row.due_at, case.seen_at)}.",
+            "It repeats it under the same provider key if that is declared to be safe, and otherwise asks a person.",
         ]
     if case.is_leased:
         steps = [f"A look-up is under way, until {moment(row.lease_expires_at)} at the latest."]

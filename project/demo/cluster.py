@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -55,15 +56,17 @@ class Cluster:
         """The shop's address."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start web server, worker and beat, side by side, and wait until all of them are ready."""
+    def begin(self) -> None:
+        """Start the web server and the worker; until they are used they need no tables."""
+        self._start_web()
+        self._start_worker()
+
+    def complete(self) -> None:
+        """Start beat, and wait until everything is ready."""
         directory = self.processes.make_directory("effects-beat-")
         self._beat = self._run("beat", *CELERY, "beat", "--loglevel", "INFO", "-s", str(directory / "beat"))
-        self._start_worker()
-        self._start_web()
         self._wait_web()
         self._wait_worker()
-        self._beat.wait_until(lambda: self._beat is not None and self._beat.logged("beat: Starting"))
 
     def kill_web(self) -> None:
         """SIGKILL the web server with all its workers, as a power cut would."""
@@ -86,9 +89,10 @@ class Cluster:
         self._wait_worker()
 
     def stop(self) -> None:
-        """Stop web server, worker and beat; the services stay."""
+        """End web server, worker and beat at once: their database is thrown away. The services stay."""
         for process in (self._beat, self._web, self._worker):
             if process is not None:
+                process.kill()
                 self.processes.stop_one(process)
 
     def _run(self, name: str, *argv: str, grace: float = 5.0) -> Process:
@@ -139,14 +143,15 @@ def running(processes: Processes, *, port: int | None = None, note: Note) -> Ite
         raise ServiceError(f"Port {port} is taken: choose another one with --port, or leave it out for a free one.")
     with contextlib.ExitStack() as stack:
         cluster = _services(stack, processes, port or free_port(), note)
-        note("migrating")
         use_database(cluster.env["DATABASE_URL"])
         stack.callback(connections.close_all)
-        call_command("migrate", verbosity=0)
-        call_command("check", databases=["default"])
-        note("starting gunicorn, a Celery worker and beat")
         stack.callback(cluster.stop)
-        cluster.start()
+        cluster.begin()
+        note("migrating")
+        call_command("migrate", verbosity=0)
+        call_command("check", databases=["default"], stdout=io.StringIO())
+        note("starting gunicorn, a Celery worker and beat")
+        cluster.complete()
         yield cluster
 
 

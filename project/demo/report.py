@@ -111,18 +111,17 @@ class Report:
 
     def tell(self, played: Sequence[Played]) -> None:
         """Print the stories as a table, and below it what did not come out right."""
-        table = Table(box=box.ROUNDED, show_lines=True, header_style="bold", border_style="dim", expand=True)
-        table.add_column("Story", ratio=10, style="bold")
-        table.add_column("What happened", ratio=24)
-        table.add_column("What the client saw", ratio=17)
-        table.add_column("At Stripe", ratio=8)
-        table.add_column("In the shop", ratio=8)
+        table = Table(box=box.HORIZONTALS, show_lines=True, header_style="dim", border_style="dim", expand=True)
         table.add_column("", width=1)
+        table.add_column("Story: what happened", ratio=5)
+        table.add_column("What the client saw", ratio=3, overflow="fold")
+        table.add_column("Stripe has", width=10)
+        table.add_column("Shop has", width=8)
         for each in played:
             told = each.telling
             mark = "[green]✓[/]" if each.is_good else "[red]✗[/]"
-            cells = (each.title, told.happened, told.saw, told.provider, told.shop)
-            table.add_row(*map(escape, cells), mark)
+            story = f"[bold]{escape(each.title)}[/]\n{escape(told.happened)}"
+            table.add_row(mark, story, escape("\n".join(told.saw)), told.provider, told.shop)
         self._console.print(table)
         for each in played:
             for failure in each.telling.failures:

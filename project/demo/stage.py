@@ -30,14 +30,14 @@ class Telling:
 
     Attributes:
         happened: What was done and what became of it.
-        saw: What the client was answered.
+        saw: What the client was answered, line by line.
         provider: What Stripe's ledger has of it.
         shop: What the shop's tables have of it.
         failures: What did not come out as it has to.
     """
 
     happened: str = ""
-    saw: str = ""
+    saw: tuple[str, ...] = ()
     provider: str = ""
     shop: str = ""
     failures: list[str] = field(default_factory=list)

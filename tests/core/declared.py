@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -72,3 +73,72 @@ class Deduplicated(_Bank):
 
     operation = "bank.deduplicated"
     deduplicates = effects.Deduplication(lifetime=timedelta(hours=24))
+
+
+@effects.register
+class Ruled(_Bank):
+    """Asks for the approval that a test says, and shows people what a test says."""
+
+    operation = "bank.ruled"
+    lookup = effects.Authoritative()
+    rule: effects.ApprovalRule | None = effects.ApprovalRule(approvers="effects.approve_execution")
+    price: str = "10.00"
+
+    def verify(self, context: Any) -> Any:
+        return effects.Inconclusive("a test says what the provider answers")
+
+    def approval(self, context: Any) -> effects.ApprovalRule | None:
+        return self.rule
+
+    def describe(self, context: Any) -> effects.Summary:
+        return effects.Summary("Charge", {"price": self.price}, context.payload.amount, "eur")
+
+
+@effects.register
+class RuledBlind(_Bank):
+    """Needs an approval that covers retries; the provider cannot be asked, and deduplicates."""
+
+    operation = "bank.ruled_blind"
+    deduplicates = effects.Deduplication(lifetime=timedelta(hours=24))
+
+    def approval(self, context: Any) -> effects.ApprovalRule:
+        return effects.ApprovalRule(approvers="effects.approve_execution", covers_retries=True)
+
+
+@effects.register
+class Order(_Bank):
+    """Its look-up reads what the provider itself acts on."""
+
+    operation = "bank.order"
+    lookup = effects.Authoritative()
+
+    def verify(self, context: Any) -> Any:
+        return effects.Inconclusive("a test says what the provider answers")
+
+
+@effects.register
+class Cheap(_Bank):
+    """Low risk: given up where nobody can tell."""
+
+    operation = "bank.cheap"
+    risk = effects.Risk.LOW
+    in_doubt = effects.InDoubt.ABANDON
+    lookup = effects.Eventual(quiet=timedelta(minutes=5))
+
+    def verify(self, context: Any) -> Any:
+        return effects.Inconclusive("a test says what the provider answers")
+
+
+@effects.register
+class Noted(_Bank):
+    """Its hook does what a test says."""
+
+    operation = "bank.noted"
+    lookup = effects.Authoritative()
+    then: Callable[[Any, effects.Outcome], None] = staticmethod(lambda context, outcome: None)
+
+    def verify(self, context: Any) -> Any:
+        return effects.Inconclusive("a test says what the provider answers")
+
+    def settled(self, context: Any, outcome: effects.Outcome) -> None:
+        type(self).then(context, outcome)

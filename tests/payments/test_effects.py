@@ -190,7 +190,7 @@ def test_a_payout_without_an_answer_is_a_person_s(faults: Faults) -> None:
     waiting = effects.get(outcome.ref)
     assert isinstance(waiting.outcome, effects.NeedsIntervention)
     effects.resolve(
-        outcome.ref, decision="applied", revision=waiting.revision, by="the bank's clerk", reason="it is on the statement",
+        outcome.ref, decision="applied", revision=waiting.revision, by="the clerk", reason="it is on the statement",
         reference="po_statement_4",
     )  # fmt: skip
     assert isinstance(effects.get(outcome.ref).outcome, effects.Completed)

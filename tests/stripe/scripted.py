@@ -37,7 +37,7 @@ def serve() -> Iterator[Scripted]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802 - the base class's name
+        def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             script.seen.append((self.command, self.path, dict(self.headers), body))
             answer = script.answers.pop(0)

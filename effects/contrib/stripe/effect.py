@@ -168,7 +168,9 @@ def as_dict(answer: object, needs: str = "id") -> dict[str, Any]:
     Raises:
         Doubt: it is not an object with that member, so it is not the answer to what we asked.
     """
-    data = answer.to_dict() if isinstance(answer, stripe.StripeObject) else None
+    # what was on the wire: how the SDK's objects become plain data differs between its versions
+    response = getattr(answer, "last_response", None)
+    data = response.data if response is not None else None
     if not isinstance(data, dict) or data.get(needs) in (None, ""):
         raise Doubt("the answer cannot be read", code="unreadable_answer")
     return data

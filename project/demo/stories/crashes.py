@@ -10,7 +10,7 @@ from project.demo.clients import Client
 from project.demo.stage import Stage, Telling, counted, new_key
 from project.payments.models import Order
 
-from .people import approve
+from .people import AWAITING, approve
 
 __all__ = ["opaque_view_killed", "worker_killed"]
 
@@ -33,11 +33,11 @@ def worker_killed(stage: Stage, told: Telling) -> None:
     again = client.post(path, data, key)
     execution = stage.execution_about(order)
     told.happened = (
-        "Approved, sent by Celery, paid out by Stripe; then SIGKILL, before the worker has the answer. Its lease ends: in "
-        f"doubt. The look-up finds {execution.reference}; nothing is sent again."
+        "Approved, sent by Celery, paid out by Stripe; then SIGKILL, before the worker has the answer. The send's lease "
+        f"ends: in doubt. Looked up: {execution.reference} is there. Nothing is sent again."
     )
-    told.saw = f"{first.words}; then {last.words}, and once more the same bytes"
-    told.expect_answer(first, "202")
+    told.saw = (first.words, f"then: {last.words}", "again: the same bytes")
+    told.expect_answer(first, AWAITING)
     told.expect_answer(last, "201")
     told.expect(again.replayed, "the last answer is no replay")
     told.expect_same_bytes(stage, key, last)
@@ -62,11 +62,11 @@ def opaque_view_killed(stage: Stage, told: Telling) -> None:
         first = attempt.result()
     stage.cluster.restart_web()
     stage.note("the client asks again: the lease of its request ends, and nobody runs the view again")
-    running = client.post(path, {}, key)
     last = client.insist(path, {}, key, until=lambda answer: answer.code != "operation_in_progress")
     again = [client.post(path, {}, key) for _ in range(3)]
     _tell_opaque(stage, told, order, key)
-    told.saw = f"{first}; at first {running.words}, then for good {last.words}"
+    words = dict.fromkeys(answer.words for answer in stage.conversations.under(key))
+    told.saw = (first, *(f"retry: {each}" for each in words), "and so for good")
     told.expect(first == "no answer", f"the killed request was answered {first}")
     told.expect_answer(last, "409 operation_uncertain")
     told.expect(not last.data.get("safe_new_key"), "the client was told that a new key is safe")
@@ -78,10 +78,10 @@ def _tell_opaque(stage: Stage, told: Telling, order: Order, key: str) -> None:
     payments, request = stage.provider.payments(order.number), stage.request_under(key)
     order.refresh_from_db()
     told.happened = (
-        "A view without effects charges a card at Stripe itself; then SIGKILL to the web server. What the view did, "
-        "nobody can know: in doubt, for a person. It is never run again."
+        "A view that calls Stripe itself has charged a card; then SIGKILL to the web server. What such a view did nobody "
+        "can know: in doubt, left to a person, and never run again."
     )
-    told.provider, told.shop = counted(len(payments), "payment"), f"request {request.state.replace('_', ' ')}"
+    told.provider, told.shop = counted(len(payments), "payment"), request.state.replace("_", " ")
     told.expect(len(payments) == sends == 1, f"{counted(sends, 'send')}, {counted(len(payments), 'payment')} at Stripe")
     told.expect(request.state == "in_doubt", f"the request is {request.state}")
 

@@ -34,9 +34,13 @@ def impatient_client(stage: Stage, told: Telling) -> None:
         late = list(pool.map(lambda _: client.insist(path, data, key), range(AT_ONCE)))
     later = client.post(path, data, key)
     words = Counter(answer.words for answer in early)
-    told.happened = f"The same POST {AT_ONCE} times at once while Stripe is slow, then again until answered, then later."
-    told.saw = f"{' and '.join(f'{number} × {each}' for each, number in words.most_common())}; then " + _all_same(
-        [answer for answer in [*early, *late, later] if answer.is_success]
+    told.happened = (
+        f"The same POST {AT_ONCE} times at once, while Stripe is slow to answer; all of them again until each has its "
+        "answer; and once more later. One refund is sent."
+    )
+    told.saw = (
+        *(f"{number} × {each}" for each, number in words.most_common()),
+        f"then {_all_same([answer for answer in [*early, *late, later] if answer.is_success])}",
     )
     told.expect(words["201"] >= 1, "nobody of the first got an answer")
     told.expect(set(words) <= {"201", "409 operation_in_progress"}, f"the first were answered {dict(words)}")
@@ -57,10 +61,10 @@ def lost_reply(stage: Stage, told: Telling) -> None:
     again = client.post(path, data, key)
     execution = stage.execution_about(order)
     told.happened = (
-        "Stripe pays it out and its reply never arrives: in doubt, not failed, not sent again. Beat has it looked up: "
-        f"{execution.reference} is there."
+        "Stripe pays it out and its reply never arrives. In doubt: not failed, not sent again. Beat has it looked up, "
+        f"and {execution.reference} is there."
     )
-    told.saw = f"{first.words}; its retry, {last.words}, and once more the same bytes"
+    told.saw = (first.words, f"retry: {last.words}", "again: the same bytes")
     told.expect_answer(first, "409 operation_uncertain")
     told.expect(not first.data.get("safe_new_key"), "the client was told that a new key is safe")
     told.expect_answer(last, "201")
@@ -86,10 +90,10 @@ def lost_request(stage: Stage, told: Telling) -> None:
     early, believed = _absences(execution)
     sends = stage.faults.sends(method="POST", path="/v1/refunds", contains=order.number)
     told.happened = (
-        f"The request never arrives. Asked at once, Stripe has not found it, which proves nothing yet ({early} × not "
-        f"believed). After the quiet time it does ({believed} ×): sent once more, under the same key at Stripe."
+        f"It never arrives. Asked at once, Stripe does not find it: that proves nothing yet ({early} × not believed). "
+        f"After the quiet time it does ({believed} × believed), and it is sent once more, under the same key at Stripe."
     )
-    told.saw = f"{first.words}; its retry, {seconds:.0f} s later, {last.words}"
+    told.saw = (first.words, f"retry, {seconds:.0f} s later: {last.words}", "again: the same bytes")
     told.expect_answer(first, "409 operation_uncertain")
     told.expect_answer(last, "201")
     told.expect(believed == 1, f"an absence was believed {believed} times")

@@ -10,7 +10,9 @@ from project.demo.browsers import Browser, Page
 from project.demo.stage import Stage, Telling, counted, new_key
 from project.payments.models import Payout
 
-__all__ = ["approve", "large_refund", "nobody_can_tell", "verb_page"]
+__all__ = ["AWAITING", "approve", "large_refund", "nobody_can_tell", "verb_page"]
+
+AWAITING = "202 operation_awaiting_approval"
 
 
 def large_refund(stage: Stage, told: Telling) -> None:
@@ -34,12 +36,17 @@ def large_refund(stage: Stage, told: Telling) -> None:
     again = client.post(path, data, key)
     approval = execution.approvals.get()
     told.happened = (
-        "1500 € need another person. An hour later maria approves in the admin, and Celery sends it. Omar clicks a "
-        f"moment later on his old page: {'nothing changes' if _changed_nothing(execution) else 'IT COUNTS TOO'}."
+        "1500 € need another person. An hour later Maria approves in the admin, and Celery sends it. Omar clicks a "
+        f"moment later, on a page that is old by then: {'nothing changes' if _changed_nothing(execution) else 'IT COUNTS'}."
     )
-    told.saw = f"{first.words}; an hour later {waiting.words}; after the approval {last.words}, then the same bytes"
-    told.expect_answer(first, "202")
-    told.expect_answer(waiting, "202")
+    told.saw = (
+        first.words,
+        f"an hour later: {waiting.status}",
+        f"approved: {last.words}",
+        "again: the same bytes",
+    )
+    told.expect_answer(first, AWAITING)
+    told.expect_answer(waiting, AWAITING)
     told.expect_answer(last, "201")
     told.expect(again.replayed, "the last answer is no replay")
     told.expect_same_bytes(stage, key, last)
@@ -68,11 +75,12 @@ def nobody_can_tell(stage: Stage, told: Telling) -> None:
     again = client.post("/payouts/", data, key)
     payouts = Payout.objects.filter(stripe_id=found.id)
     told.happened = (
-        "A payout's reply is lost, and this effect has no look-up: it waits for a person and is never sent again. Maria "
-        f"finds {found.id} in the statement and resolves it in the admin."
+        "The reply to a payout is lost, and this provider cannot be asked: it waits for a person and is never sent "
+        f"again. Maria finds {found.id} in the bank's statement and resolves it in the admin."
     )
-    told.saw = f"{first.words}; after the decision {last.words}, built from it, and once more the same bytes"
-    told.provider, told.shop = counted(len(stage.provider.payouts()) - len(before), "payout"), counted(len(payouts), "payout")
+    told.saw = (first.words, f"resolved: {last.words}, built from what Maria said", "again: the same bytes")
+    told.provider = counted(len(stage.provider.payouts()) - len(before), "payout")
+    told.shop = counted(len(payouts), "payout")
     told.expect_answer(first, "409 operation_uncertain")
     told.expect_answer(last, "201")
     told.expect(again.replayed, "the last answer is no replay")

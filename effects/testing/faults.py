@@ -1,0 +1,55 @@
+"""Fault points in tests: count what was reached, interrupt the process at one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from effects import _faults
+
+__all__ = ["POINTS", "Interrupted", "interrupt_at", "watch_points"]
+
+POINTS = _faults.POINTS
+
+
+class Interrupted(BaseException):
+    """The process ends here, as far as the runtime can tell: no `except Exception` stops it."""
+
+
+@contextmanager
+def watch_points() -> Iterator[Counter[str]]:
+    """Count the fault points that the block reaches."""
+    reached: Counter[str] = Counter()
+    _faults.arm(lambda point: reached.update([point]))
+    try:
+        yield reached
+    finally:
+        _faults.disarm()
+
+
+@contextmanager
+def interrupt_at(point: str, *, nth: int = 1) -> Iterator[Counter[str]]:
+    """Raise `Interrupted` when `point` is reached for the nth time in this process, once.
+
+    Args:
+        point: a key of `POINTS`.
+        nth: which time.
+
+    Raises:
+        ValueError: there is no such point.
+    """
+    if point not in POINTS:
+        raise ValueError(f"{point!r} is no fault point; there are {', '.join(POINTS)}")
+    reached: Counter[str] = Counter()
+
+    def watch(name: str) -> None:
+        reached[name] += 1
+        if name == point and reached[name] == nth:
+            raise Interrupted(point)
+
+    _faults.arm(watch)
+    try:
+        yield reached
+    finally:
+        _faults.disarm()

@@ -1,0 +1,74 @@
+"""What `import effects` promises."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import effects
+
+#: Frozen: a name that leaves this list breaks the projects that use it.
+NAMES = """
+Abandoned Absent Accepted Actor Applied ApprovalRule Authoritative AwaitingApproval Completed Conflict Context Declined
+Deduplication Doubt Effect EffectsError Eventual Executing Failed Forbidden Found InDoubt InProgress Inconclusive
+InvalidRequest Item Later NeedsIntervention NotFinished NotNow NotSent Outcome OutcomeError Partial PartiallyCompleted
+Pending Permit Proceed ProvenFailed Refuse Rejected Retry Risk Stale Submitted Summary Unauthenticated Uncertain
+Unreachable aget aperform cancel compensate current deny get grant idempotent look_up_now observe order_resend perform
+perform_later register reopen resolve wait withdraw
+""".split()
+
+
+def test_the_list_is_frozen():
+    """Exactly these names are public."""
+    assert sorted(NAMES) == sorted(effects.__all__)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there(name):
+    """A public name can be imported, and says what it is."""
+    value = getattr(effects, name)
+    assert value.__doc__
+    assert name in dir(effects)
+
+
+def test_other_names_are_not():
+    """A misspelt name is an AttributeError, as of any module."""
+    with pytest.raises(AttributeError, match="'effects' has no attribute 'preform'"):
+        effects.preform
+
+
+def test_import_needs_no_settings():
+    """`import effects` touches neither Django's settings nor its apps, so it works at the top of any module."""
+    code = (
+        "import sys, effects; effects.__version__; effects.Effect, effects.Declined, effects.Applied; "
+        "from django.conf import settings; assert not settings.configured; "
+        "assert 'effects.models' not in sys.modules and 'rest_framework' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_type_checkers_see_the_same_names_in_the_same_homes():
+    """The imports under TYPE_CHECKING and the table of homes say the same."""
+    tree = ast.parse(Path(effects.__file__).read_text())
+    guarded = next(
+        node for node in tree.body if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    )
+    typed = {
+        alias.asname: node.module.removeprefix("effects.")
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    assert typed == effects._HOME_OF
+
+
+def test_homes_are_where_the_names_are_defined():
+    """A name comes from the module that defines it, not from one that happens to import it."""
+    for name, home in effects._HOME_OF.items():
+        assert name in import_module(f"effects.{home}").__all__, (name, home)

@@ -1,0 +1,256 @@
+"""The reference pages and the code say the same."""
+
+import ast
+import inspect
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import Permission
+from tests.docs.blocks import ROOT
+from tests.docs.diagrams import PAGE, write
+
+import effects
+from effects import celery, checks, conf, states, tasks, testing
+from effects.effect import Effect
+from effects.http.decorators import idempotent
+from effects.http.problems import CODES
+from effects.reconcilers import SWEEPS
+from effects_admin import permissions
+
+REFERENCE = ROOT / "docs" / "reference"
+SOURCE = ROOT / "effects"
+UNUSED = "Accepted and checked. This release does nothing with it."
+
+
+def read(name: str) -> str:
+    """Return a reference page's text."""
+    return (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def sections(page: str, level: str = "###") -> dict[str, str]:
+    """Return a page's sections by their heading, markup taken off."""
+    parts = re.split(rf"^{level} (.+)$", read(page), flags=re.MULTILINE)
+    return {re.sub(r"<a [^>]*></a>|`", "", name): text for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of all table rows of a text, headers left out."""
+    found = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row] for row in found]
+    return [row for number, row in enumerate(cells) if not _is_header(cells, number)]
+
+
+def _is_header(cells: list[list[str]], number: int) -> bool:
+    """Tell whether a row is a rule, or stands above one."""
+
+    def is_rule(index: int) -> bool:
+        return index < len(cells) and all(re.fullmatch(r":?-+:?", cell) for cell in cells[index])
+
+    return is_rule(number) or is_rule(number + 1)
+
+
+def entries(page: str) -> list[str]:
+    """Return the headings in backticks, and the first cells of the tables whose first column is called "name"."""
+    text = read(page)
+    tables = re.findall(r"^\| name \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    cells = [row[0] for table in tables for row in rows(table)]
+    headings = re.findall(r"^### (`.+`)$", text, re.MULTILINE)
+    return [entry.strip("`") for entry in (*headings, *cells)]
+
+
+def words(cell: str) -> set[str]:
+    """Return the words in backticks."""
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_setting_is_on_its_page_in_order():
+    """The page has each key of EFFECTS once, in the order of the code."""
+    assert list(sections("settings")) == list(conf.SETTINGS)
+
+
+@pytest.mark.parametrize("name", conf.SETTINGS)
+def test_a_setting_has_its_type_default_and_sentence(name: str):
+    """Type, default and first sentence are those of the code."""
+    setting, text = conf.SETTINGS[name], sections("settings")[name]
+    kind, default = re.search(r"^\*(.+), default `(.+)`\*$", text, re.MULTILINE).groups()
+    assert kind == setting.type
+    assert eval(default, {"timedelta": timedelta}) == setting.default  # the page writes it as users do
+    assert setting.doc in text
+
+
+@pytest.mark.parametrize("name", conf.SETTINGS)
+def test_a_setting_that_nothing_reads_is_said_to_do_nothing(name: str):
+    """A key that the library accepts and never reads is not sold as one that works."""
+    pattern = re.compile(rf"settings\.{name}\b|_SETTINGS\[.{name}.\]")
+    read_by = [path for path in SOURCE.rglob("*.py") if path.name != "conf.py" and pattern.search(path.read_text())]
+    assert (UNUSED in sections("settings")[name]) == (not read_by), f"read by {read_by}"
+
+
+# -- checks and problems ----------------------------------------------------------------------------------------------
+
+
+def test_every_check_is_on_its_page():
+    """The page has the ids that the code can raise, each under the anchor that its hint links to."""
+    ids = set(re.findall(r"\b[EW]\d{3}\b", inspect.getsource(checks)))
+    assert set(sections("checks")) == {f"effects.{name}" for name in ids}
+    for name in ids:
+        anchor = checks._link(name).rpartition("#")[2]
+        assert f'<a id="{anchor}"></a>effects.{name}' in read("checks")
+
+
+def test_every_problem_is_on_its_page():
+    """The page has the codes of the table, in its order."""
+    assert list(sections("problems")) == list(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_problem_has_its_anchor_and_status(code: str):
+    """A problem's type URL leads to a section that begins with its status, and says where Retry-After comes along."""
+    kind = CODES[code]
+    assert f'<a id="{kind.anchor}"></a>`{code}`' in read("problems")
+    first = sections("problems")[code].strip().partition(". ")[0]
+    assert f"Status {kind.status}" in first
+    assert ("Retry-After" in first) == (kind.retry_after is not None)
+
+
+# -- states -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_diagrams_are_those_of_the_tables():
+    """`python -m tests.docs.diagrams` would change nothing."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert write(page) == page
+
+
+@pytest.mark.parametrize(
+    ("heading", "edges", "everything"),
+    [
+        ("Verbs of executions", states.EXECUTION_EDGES, frozenset(states.ExecutionState)),
+        ("Verbs of requests", states.REQUEST_EDGES, frozenset()),
+    ],
+)
+def test_every_verb_is_in_its_table(heading: str, edges: dict, everything: frozenset):
+    """Verb, from and to are those of the state machine; each row says when."""
+    shown = rows(sections("states")[heading])
+    assert [row[0].strip("`") for row in shown] == list(edges)
+    for verb, sources, targets, when in shown:
+        edge = edges[verb.strip("`")]
+        expected = {"any"} if sources == "any" else {str(word) for word in edge.sources}
+        assert (words(sources) or {"any"} & {sources}) == expected or edge.sources == frozenset()
+        assert (sources == "any") == (edge.sources == everything != frozenset())
+        assert words(targets) == {str(word) for word in edge.targets}
+        assert targets.endswith("same") == edge.same
+        assert when
+
+
+@pytest.mark.parametrize(
+    ("heading", "level", "kind"),
+    [
+        ("Executions", "##", states.ExecutionState),
+        ("Requests", "##", states.RequestState),
+        ("Attempts", "##", states.AttemptOutcome),
+        ("Approvals", "##", states.ApprovalState),
+        ("Reasons of executions", "###", states.ExecutionReason),
+        ("Reasons of requests", "###", states.RequestReason),
+    ],
+)
+def test_every_state_and_reason_is_explained(heading: str, level: str, kind: type):
+    """The first table under the heading has each word once."""
+    table = re.search(r"(?:^\|.*\n)+", sections("states", level)[heading], re.MULTILINE)[0]
+    shown = [row[0].strip("`") for row in rows(table)]
+    assert sorted(shown) == sorted(str(word) for word in kind if str(word))
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", effects.__all__)
+def test_every_public_name_has_one_entry(name: str):
+    """A name of `effects` is a heading, or a row of a table of names, once in all reference pages."""
+    found = [page for page in ("effects", "http") for entry in entries(page) if entry.partition("(")[0] == name]
+    assert len(found) == 1, found
+
+
+def test_every_attribute_and_method_of_an_effect_is_explained():
+    """The tables of `Effect` have its attributes and methods."""
+    shown = {row[0].strip("`").partition("(")[0] for row in rows(sections("effects")["Effect"])}
+    attributes = {name for name in inspect.get_annotations(Effect) if name not in {"payload_type"}}
+    internal = {"load", "contract"}
+    methods = {name for name, it in vars(Effect).items() if inspect.isfunction(it) and not name.startswith("_")}
+    assert shown == attributes | (methods - internal)
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "target"),
+    [
+        ("effects", name, getattr(effects, name))
+        for name in (
+            "Eventual", "Authoritative", "Retry", "ApprovalRule", "Summary", "Applied", "Submitted", "Partial", "Item",
+            "Found", "Absent", "ProvenFailed", "InProgress", "Inconclusive", "Unreachable", "Conflict", "Proceed",
+            "Refuse", "Later", "get", "wait", "compensate", "grant", "deny", "withdraw", "cancel", "observe",
+        )
+    ]
+    + [("testing", name, getattr(testing, name)) for name in ("provider_says", "time_passes", "assert_performed")],
+)  # fmt: skip
+def test_a_signature_is_the_one_of_the_code(page: str, name: str, target: object):
+    """Parameters and defaults that a row shows are those that the code takes."""
+    (shown,) = (entry.removeprefix(name) for entry in entries(page) if entry.startswith(f"{name}("))
+    function = ast.parse(f"def {name}{shown}: ...").body[0]
+    names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+    actual = inspect.signature(target).parameters
+    assert [n for n, it in actual.items() if it.kind is not inspect.Parameter.VAR_POSITIONAL] == names
+
+
+def test_every_parameter_of_the_decorator_is_explained():
+    """The table of `idempotent` has its parameters, in order."""
+    shown = [row[0].strip("`") for row in rows(sections("http")["idempotent"])]
+    assert shown == list(inspect.signature(idempotent).parameters)
+
+
+def test_the_decorators_table_of_situations_knows_every_problem():
+    """Each code of a protected view is reached by some situation, or is of a limit."""
+    assert set(re.findall(r"problems\.md#([\w-]+)", read("http"))) == {
+        kind.anchor for kind in CODES.values() if kind.code != "execution_capacity"
+    }
+
+
+# -- Celery, console, test kit ----------------------------------------------------------------------------------------
+
+
+def test_every_task_and_beat_entry_is_on_the_page():
+    """Task names, and the schedule with its periods."""
+    page = read("celery")
+    names = {f"effects.{name}" for name in tasks.__all__}
+    assert {row[0].strip("`") for row in rows(page) if row[0].startswith("`effects.")} == names
+    shown = {row[0].strip("`"): row[1] for row in rows(page) if row[0].startswith("`effects-")}
+    units = {"s": 1, "min": 60}
+    seconds = {entry: int(time.split()[0]) * units[time.split()[1]] for entry, time in shown.items()}
+    schedule = celery.beat_schedule()
+    assert seconds == {entry: it["schedule"].total_seconds() for entry, it in schedule.items()}
+    assert {f"effects-{name.replace('_', '-')}" for name in SWEEPS} == set(shown)
+
+
+@pytest.mark.django_db
+def test_every_permission_that_the_console_asks_for_is_named():
+    """The page names permissions that exist, and all that the console knows."""
+    shown = set(re.findall(r"`(effects\.\w+)`", read("admin")))
+    asked = {value for name, value in vars(permissions).items() if name.isupper() and isinstance(value, str)}
+    exist = {f"effects.{codename}" for codename in Permission.objects.values_list("codename", flat=True)}
+    assert asked <= shown <= exist
+
+
+def test_every_name_of_the_test_kit_is_explained():
+    """The table of `effects.testing` has its public names."""
+    shown = {row[0].strip("`").partition("(")[0] for row in rows(read("testing"))}
+    assert shown == set(testing.__all__)
+
+
+def test_every_reference_page_is_compared_here():
+    """A new reference page needs a test that holds it to the code."""
+    compared = {"admin", "celery", "checks", "effects", "http", "problems", "settings", "states", "testing"}
+    assert {Path(page).stem for page in REFERENCE.glob("*.md")} == compared

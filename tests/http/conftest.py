@@ -1,0 +1,108 @@
+"""Clients, users and the two settings of ATOMIC_REQUESTS for the tests of protected views."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connections
+from django.test import Client
+from django.urls import clear_url_caches
+
+from tests.http import views
+
+
+class Sender:
+    """Sends requests as one user, from any thread."""
+
+    def __init__(self, user: User | None) -> None:
+        self.user = user
+
+    def __call__(
+        self, url: str, key: str | None = "k", *, method: str = "POST", headers: dict[str, str] | None = None,
+        raises: bool = False, content_type: str = "application/json", body: bytes | None = None, **data: Any,
+    ) -> Any:  # fmt: skip
+        client = Client(raise_request_exception=raises)
+        if self.user is not None:
+            client.force_login(self.user)
+        all_headers = {**({"Idempotency-Key": key} if key is not None else {}), **(headers or {})}
+        raw = body if body is not None else json.dumps(data).encode()
+        return client.generic(method, url, raw, content_type, headers=all_headers)
+
+
+@pytest.fixture
+def protected_views(settings: Any) -> Iterator[None]:
+    """The URLs of `tests.http.views`, their memory empty."""
+    settings.ROOT_URLCONF = "tests.http.views"
+    settings.EFFECTS = {}
+    clear_url_caches()
+    views.reset()
+    views.handled.clear()
+    yield
+    views.gate.opened.set()
+
+
+@pytest.fixture
+def atomic_requests(request: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """ATOMIC_REQUESTS as the test is parametrised, off by default."""
+    value = bool(getattr(request, "param", False))
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", value)
+    return value
+
+
+@pytest.fixture
+def user(transactional_db: None) -> User:
+    """Who sends."""
+    return User.objects.create_user("ada")
+
+
+@pytest.fixture
+def approver(transactional_db: None) -> User:
+    """Another person, who may approve."""
+    person = User.objects.create_user("grace")
+    person.user_permissions.add(Permission.objects.get(codename="approve_execution"))
+    return User.objects.get(pk=person.pk)
+
+
+@pytest.fixture
+def send(protected_views: None, user: User) -> Sender:
+    """Send a request as the user."""
+    return Sender(user)
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[..., Any]]:
+    """Run a call in a thread with connections of its own; the returned function waits for its result."""
+    threads: list[threading.Thread] = []
+
+    def start(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        result: dict[str, Any] = {}
+
+        def run() -> None:
+            try:
+                result["value"] = call(*args, **kwargs)
+            except BaseException as error:
+                result["error"] = error
+            finally:
+                connections.close_all()
+
+        def wait() -> Any:
+            thread.join(30)
+            assert not thread.is_alive()
+            if "error" in result:
+                raise result["error"]
+            return result["value"]
+
+        thread = threading.Thread(target=run)
+        threads.append(thread)
+        thread.start()
+        return wait
+
+    yield start
+    views.gate.opened.set()
+    for thread in threads:
+        thread.join(30)

@@ -1,0 +1,123 @@
+"""Renewal of the leases of running requests."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from effects import leases
+from effects.leases import Renewer
+from effects.models import Request
+from effects.testing import time_passes
+from tests.http import views
+from tests.http.conftest import Sender
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def lease() -> Any:
+    return Request.objects.get().lease_expires_at
+
+
+def test_row_39_a_slow_handler_keeps_its_lease(send: Sender, in_thread: Any, settings: Any) -> None:
+    """The thread renews what is held, and nothing that is not ours."""
+    first = in_thread(send, "/opaque/api/", do="hold")
+    assert views.gate.entered.wait(10)
+    row = Request.objects.get()
+    time_passes(timedelta(seconds=59))
+    before = lease()
+    settings.EFFECTS = {"REQUEST_LEASE": timedelta(seconds=60)}
+    renewer = Renewer()
+    renewer._held[row.pk] = row.epoch
+    assert renewer.renew() == 1
+    assert lease() - before > timedelta(seconds=50)
+    renewer._held[row.pk] = row.epoch + 1
+    assert renewer.renew() == 0
+    views.gate.opened.set()
+    assert first().status_code == 200
+
+
+def test_row_39_renewal_ends_at_the_limit(send: Sender, in_thread: Any) -> None:
+    """Past `HANDLER_MAX` a lease is not pushed further, so another can take over."""
+    first = in_thread(send, "/declared/api/", do="hold")
+    assert views.gate.entered.wait(10)
+    row = Request.objects.get()
+    time_passes(timedelta(minutes=11))
+    renewer = Renewer()
+    renewer._held[row.pk] = row.epoch
+    renewer.renew()
+    assert send("/declared/api/", do="hold").status_code == 200
+    views.gate.opened.set()
+    assert first().status_code == 503
+    assert len(views.calls) == 2
+
+
+def test_the_thread_renews_by_itself(send: Sender, in_thread: Any, settings: Any) -> None:
+    """Every third of the lease, until it is stopped."""
+    settings.EFFECTS = {"REQUEST_LEASE": timedelta(milliseconds=150)}
+    renewed = threading.Event()
+
+    class Watching(Renewer):
+        def renew(self) -> int:
+            count = super().renew()
+            if count:
+                renewed.set()
+            return count
+
+    first = in_thread(send, "/opaque/api/", do="hold")
+    assert views.gate.entered.wait(10)
+    row = Request.objects.get()
+    renewer = Watching()
+    renewer.hold(row.pk, row.epoch)
+    assert renewed.wait(10)
+    renewer.let_go(row.pk)
+    renewer.stop()
+    assert renewer._thread is not None
+    assert not renewer._thread.is_alive()
+    views.gate.opened.set()
+    first()
+
+
+def test_a_failed_renewal_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
+    """The next round may succeed."""
+    import uuid
+
+    from django.db import connection
+
+    renewer = Renewer()
+    renewer._held[uuid.uuid4()] = 1
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE effects_request RENAME TO elsewhere")
+    try:
+        assert renewer.renew() == 0
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE elsewhere RENAME TO effects_request")
+    assert "could not be renewed" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_worker_has_a_thread_of_its_own() -> None:
+    """What the parent held, and its lock, stay with the parent."""
+    import uuid
+
+    parent = leases._renewer
+    parent._held[uuid.uuid4()] = 1
+    read, write = os.pipe()
+    with parent._lock:
+        pid = os.fork()
+        if pid == 0:
+            fresh = leases._renewer
+            ok = fresh is not parent and not fresh._held and fresh._lock.acquire(timeout=1)
+            os.write(write, b"1" if ok else b"0")
+            os._exit(0)
+    os.waitpid(pid, 0)
+    parent._held.clear()
+    assert os.read(read, 1) == b"1"
+    os.close(read)
+    os.close(write)
