@@ -110,16 +110,17 @@ class Failed(Outcome):
 
 @dataclass(frozen=True)
 class Rejected(Outcome):
-    """It was never sent: people or a precondition refused it."""
+    """It was never sent: people or a precondition refused it. `message` is theirs, where they left one."""
 
     reason: str = ""
+    message: str = ""
     state = ExecutionState.REJECTED
     settled = True
     problem_code = "operation_rejected"
 
     def describe(self) -> str:
         """Return one line for logs and errors."""
-        return f"never sent ({self.reason})"
+        return f"never sent ({self.reason}) {self.message}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
             code = row.failure_code or str(row.reason)
             return Failed(**common, code=code, message=row.failure_message)
         case ExecutionState.REJECTED:
-            return Rejected(**common, reason=str(row.reason))
+            return Rejected(**common, reason=str(row.reason), message=row.failure_message)
         case ExecutionState.ABANDONED:
             return Abandoned(**common, reason=str(row.reason))
         case ExecutionState.PENDING:

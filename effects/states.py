@@ -215,6 +215,7 @@ REQUEST_EDGES: dict[str, Edge] = {
     "lose": _edge({_R.RUNNING}, _R.WAITING, _R.IN_DOUBT),
     "settle": _edge({_R.WAITING, _R.IN_DOUBT}, _R.ANSWERED, _R.IN_DOUBT),
     "resolve": _edge({_R.IN_DOUBT}, _R.ANSWERED, _R.RESOLVED),
+    "doubt_since": _edge({_R.RUNNING}, _R.IN_DOUBT),
 }
 
 _ALL = frozenset(ExecutionState)
@@ -255,6 +256,9 @@ EXECUTION_EDGES: dict[str, Edge] = {
     "contradict": _edge(EXECUTION_SETTLED | _BEFORE_SEND, _S.NEEDS_INTERVENTION),
     "observe": _edge(_ALL, same=True),
     "run_hook": _edge(EXECUTION_SETTLED, same=True),
+    # after a restore: what the journal forgot may have sent it, or sent it once more
+    "doubt_since": _edge(EXECUTION_OPEN, _S.UNCERTAIN),
+    "extend_doubt": _edge(EXECUTION_IN_DOUBT, same=True),
 }
 
 

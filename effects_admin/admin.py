@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -39,8 +40,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     page_template = "effects_admin/execution.html"
     case_class = Case
     verbs = EXECUTION_VERBS
-    list_display = ("what", "state_shown", "reason_shown", "amount_shown", "target_shown", "operation", "asked_by",
-                    "attempts", "created", "age_shown")  # fmt: skip
+    list_display = ("what", "state_shown", "reason_shown", "amount_shown", "operation", "asked_by", "created")
     list_filter = (
         filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
         filters.ExecutionReasonFilter,
@@ -89,11 +89,6 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         """The amount, where there is one."""
         return money(row.amount, row.currency)
 
-    @admin.display(description="target")
-    def target_shown(self, row: Execution) -> str:
-        """Who or what it acts on."""
-        return visible(row.target)
-
     @admin.display(description="asked by")
     def asked_by(self, row: Execution) -> str:
         """Who asked first."""
@@ -101,13 +96,8 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
 
     @admin.display(description="recorded", ordering="created_at")
     def created(self, row: Execution) -> SafeString | str:
-        """When it was recorded."""
-        return time(row.created_at)
-
-    @admin.display(description="age")
-    def age_shown(self, row: Execution) -> str:
-        """How long ago that was."""
-        return age(row.created_at)
+        """How long ago it was recorded, and when."""
+        return _age(row.created_at)
 
     def shown(self, request: HttpRequest, case: Case) -> dict[str, Any]:
         """Return the execution as an approver sees it."""
@@ -152,7 +142,7 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
     case_class = RequestCase
     verbs = REQUEST_VERBS
     list_display = ("ref", "state_shown", "reason_shown", "operation", "subject_shown", "key_shown", "answer_status",
-                    "created", "age_shown")  # fmt: skip
+                    "created")  # fmt: skip
     list_filter = (filters.RequestStateFilter, filters.RequestOperationFilter, filters.RequestReasonFilter)
     ordering = ("-created_at", "-id")
     search_fields = ("key", "subject")
@@ -190,13 +180,8 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
 
     @admin.display(description="opened", ordering="created_at")
     def created(self, row: Request) -> SafeString | str:
-        """When it was opened."""
-        return time(row.created_at)
-
-    @admin.display(description="age")
-    def age_shown(self, row: Request) -> str:
-        """How long ago that was."""
-        return age(row.created_at)
+        """How long ago it was opened, and when."""
+        return _age(row.created_at)
 
     def shown(self, request: HttpRequest, case: RequestCase) -> dict[str, Any]:
         """Return the request as its page and its verbs' pages show it."""
@@ -270,8 +255,8 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
 
     @admin.display(description="requested", ordering="created_at")
     def created(self, row: Approval) -> SafeString | str:
-        """When it was requested."""
-        return time(row.created_at)
+        """How long ago it was requested, and when."""
+        return _age(row.created_at)
 
     def shown(self, request: HttpRequest, case: ApprovalCase) -> dict[str, Any]:
         """Return the approval."""
@@ -328,3 +313,7 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
         target: Any = row.execution or row.request
         url = reverse(views.url_name(target, "change"), args=[target.pk])
         return format_html('<a href="{}">{}</a>', url, visible(target))
+
+
+def _age(at: datetime) -> SafeString:
+    return format_html('{} ago<br><span class="fx-quiet">{}</span>', age(at), time(at))

@@ -71,6 +71,14 @@ class ReasonForm(DecisionForm):
     )  # fmt: skip
 
 
+class OutputField(forms.JSONField):
+    """JSON that may be left out: an empty field, where Django's would say `null`."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the text that the page shows."""
+        return "" if value is None else super().prepare_value(value)
+
+
 class ResolveForm(ReasonForm):
     """What became of an execution in doubt, by a person's knowledge."""
 
@@ -83,7 +91,7 @@ class ResolveForm(ReasonForm):
         label="Provider reference", required=False, max_length=255,
         help_text="The provider's own id of it, if it happened: re_3Q…",
     )  # fmt: skip
-    output = forms.JSONField(
+    output = OutputField(
         label="Output (JSON)", required=False, widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
         help_text="What the effect would have given, if the waiting answer needs it. Money in minor units.",
     )  # fmt: skip

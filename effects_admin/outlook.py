@@ -60,9 +60,9 @@ def _awaiting(case: Case) -> list[str]:
     approval = case.approval
     if approval is None:
         return ["It waits for people, but nobody was asked."]
-    missing, people = case.approvals_missing, f"with the permission “{approval.approvers}”"
+    missing, people = case.approvals_missing, f"by people with the permission “{approval.approvers}”"
     steps = [
-        f"It needs {missing} more approval{'s' if missing != 1 else ''} by people {people}, of {approval.quorum}.",
+        f"It needs {missing} more of {approval.quorum} approval{'s' if approval.quorum != 1 else ''}, {people}.",
         f"Undecided, it expires {_when(approval.decide_by, case.seen_at)}; then nothing is sent.",
     ]
     if approval.not_before is not None:

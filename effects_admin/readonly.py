@@ -89,6 +89,11 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         found |= self.found_elsewhere(term)
         return (queryset.filter(found) if found else queryset.none()), False
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list under the rows' name; there is nothing to select."""
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
     def found_elsewhere(self, term: str) -> Q:
         """Return what else a search finds, by a query of its own."""
         return Q()

@@ -112,7 +112,7 @@ class Approve(Verb[Case]):
             return []
         rule = rule_from_json(approval.rule)
         amount = money(row.amount, row.currency)
-        what = f"{row.provider} is asked for “{visible(row.summary.get('title', row.operation))}”"
+        what = f"the provider {row.provider} is asked for “{visible(row.summary.get('title', row.operation))}”"
         missing = case.approvals_missing
         steps = []
         if missing > 1:
@@ -294,6 +294,8 @@ class Cancel(Verb[Case]):
 
     def not_possible(self, case: Case) -> str:
         """Return that it is too late."""
+        if case.approval is not None and case.approval.state in APPROVAL_LIVE:
+            return "It has an approval that is not used: withdraw that, and it ends."
         if case.row.state in (_S.PENDING, _S.AWAITING_APPROVAL):
             return ""
         return f"It is {label(case.row.state)}; only what was not sent can be cancelled."
@@ -301,7 +303,10 @@ class Cancel(Verb[Case]):
     def consequences(self, case: Case) -> list[str]:
         """Return how it ends."""
         sent = "Its earlier sends did not happen, and none follows." if case.row.attempts else "It is never sent."
-        return [sent, "Its approval, if it has one, ends with it. Requests that wait for it are answered accordingly."]
+        return [
+            sent,
+            "Requests that wait for it are answered accordingly. To do it after all, it has to be asked for anew.",
+        ]
 
     def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this person did it on the very revision that the page showed."""

@@ -24,6 +24,7 @@ from effects.transitions.requests import (
 )
 from effects.transitions.resends import order_resend
 from effects.transitions.resolutions import DECISIONS, reopen, resolve
+from effects.transitions.restores import doubt_request_since, doubt_since, exposed_executions, exposed_requests
 from effects.transitions.retention import drop_answers, free_keys
 
 __all__ = [
@@ -41,10 +42,14 @@ __all__ = [
     "claim",
     "conclude",
     "deny",
+    "doubt_request_since",
+    "doubt_since",
     "drop_answers",
     "escalate_unplanned",
     "expire_approval",
     "expire_lease",
+    "exposed_executions",
+    "exposed_requests",
     "free_keys",
     "freeze",
     "grant",

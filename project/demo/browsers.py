@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -40,14 +42,21 @@ class Page:
     Attributes:
         url: Its address after redirects.
         status: The HTTP status.
-        html: Its text.
+        text: Its HTML.
         forms: Its forms, in their order.
     """
 
     url: str
     status: int
-    html: str
+    text: str
     forms: list[Form]
+
+    @property
+    def said(self) -> str:
+        """What the page says first: its messages and its errors, without tags."""
+        found = re.findall(r'class="(?:messagelist|errornote|errorlist)[^"]*".*?</(?:ul|p|div)>', self.text, re.DOTALL)
+        words = " ".join(re.sub(r"<[^>]*>", " ", text.partition(">")[2]) for text in found)
+        return html.unescape(" ".join(words.split()))
 
     def form(self, name: str) -> Form:
         """Return the form that has a field or a button of that name.

@@ -14,7 +14,7 @@ import requests
 
 __all__ = ["Answer", "Client", "Conversations"]
 
-TIMEOUT = 20.0
+TIMEOUT = 30.0
 #: Between two tries of an impatient client.
 PAUSE = 0.2
 SUCCESS = frozenset({200, 201})
@@ -52,8 +52,8 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Status and code, as people write them down."""
-        return f"{self.status} {self.code}".strip()
+        """Status and code, as people say them: 409 uncertain."""
+        return f"{self.status} {self.code.removeprefix('operation_').replace('_', ' ')}".strip()
 
     @property
     def is_success(self) -> bool:
@@ -146,7 +146,7 @@ class Client:
         key: str,
         *,
         until: Callable[[Answer], bool] = lambda answer: answer.is_success,
-        within: float = 30.0,
+        within: float = 60.0,
     ) -> Answer:
         """Send the same request again and again until the answer is the one that is waited for.
 

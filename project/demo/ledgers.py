@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 from effects import canonical
 from effects.models import Approval, Execution, Receipt, Request, Resolution
@@ -17,8 +18,11 @@ from .provider import Entry, Provider
 
 __all__ = ["Balance", "Counts", "Difference", "balance", "count"]
 
-#: What is compared: its name, the effect's operation.
-KINDS = {"refund": "payments.refund", "payout": "payments.payout"}
+#: What is compared: its name, the effect's operation, and the shop's table of it.
+KINDS: Mapping[str, tuple[str, type[Refund] | type[Payout]]] = {
+    "refund": ("payments.refund", Refund),
+    "payout": ("payments.payout", Payout),
+}
 Lines = Counter[tuple[str, int]]
 
 
@@ -50,23 +54,19 @@ class Balance:
     Attributes:
         totals: For each kind and ledger, the number of lines and their sum in minor units.
         differences: What does not stand in all of them exactly once.
+        duplicates: How often money moved at Stripe without an execution, or once more for the same one.
         unsettled: Executions whose outcome is open.
     """
 
     totals: Mapping[str, Mapping[str, tuple[int, int]]]
     differences: tuple[Difference, ...]
+    duplicates: int
     unsettled: int
 
     @property
-    def duplicates(self) -> int:
-        """Money that moved at Stripe without a completed execution of its own."""
-        return sum(max(each.provider - each.journal, 0) for each in self.differences)
-
-    @property
     def lost(self) -> int:
-        """What is missing at Stripe or in the shop although it should be there, and what is still open."""
-        missing = sum(max(each.journal - each.provider, each.provider - each.shop, 0) for each in self.differences)
-        return missing + self.unsettled
+        """What the journal says and Stripe does not have, and what Stripe has and the shop does not know."""
+        return sum(max(each.journal - each.provider, each.provider - each.shop, 0) for each in self.differences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +108,19 @@ class Counts:
 
 def balance(provider: Provider) -> Balance:
     """Compare the three ledgers."""
+    entries = {"refund": provider.refunds(), "payout": provider.payouts()}
     ledgers = {
         kind: {
-            "Stripe": _lines(provider.refunds() if kind == "refund" else provider.payouts()),
+            "provider": Counter((entry.id, entry.amount) for entry in entries[kind]),
             "journal": _journal_lines(operation),
-            "shop": Counter(
-                (Refund if kind == "refund" else Payout).objects.values_list("stripe_id", "amount"),
-            ),
+            "shop": Counter(rows.objects.values_list("stripe_id", "amount")),
         }
-        for kind, operation in KINDS.items()
+        for kind, (operation, rows) in KINDS.items()
     }
-    totals = {
-        kind: {name: (lines.total(), sum(amount * number for (_, amount), number in lines.items())) for name, lines in of.items()}
-        for kind, of in ledgers.items()
-    }
+    totals = {kind: {name: _total(lines) for name, lines in of.items()} for kind, of in ledgers.items()}
     differences = [each for kind, of in ledgers.items() for each in _differences(kind, **of)]
     unsettled = Execution.objects.exclude(state__in=values(EXECUTION_SETTLED)).count()
-    return Balance(totals, tuple(differences), unsettled)
+    return Balance(totals, tuple(differences), _duplicates([*chain(*entries.values())]), unsettled)
 
 
 def count(found: Balance, provider: Provider, faults: Faults, conversations: Conversations) -> Counts:
@@ -146,8 +142,14 @@ def count(found: Balance, provider: Provider, faults: Faults, conversations: Con
     )
 
 
-def _lines(entries: list[Entry]) -> Lines:
-    return Counter((entry.id, entry.amount) for entry in entries)
+def _total(lines: Lines) -> tuple[int, int]:
+    return sum(lines.values()), sum(amount * number for (_, amount), number in lines.items())
+
+
+def _duplicates(entries: list[Entry]) -> int:
+    """Count what moved at Stripe beyond once for each provider key of ours."""
+    ours = set(Execution.objects.values_list("provider_key", flat=True))
+    return len(entries) - len({entry.key for entry in entries} & ours)
 
 
 def _journal_lines(operation: str) -> Lines:
@@ -158,8 +160,7 @@ def _journal_lines(operation: str) -> Lines:
     )
 
 
-def _differences(kind: str, **ledgers: Lines) -> Iterator[Difference]:
-    provider, journal, shop = ledgers["Stripe"], ledgers["journal"], ledgers["shop"]
+def _differences(kind: str, provider: Lines, journal: Lines, shop: Lines) -> Iterator[Difference]:
     for line in sorted({*provider, *journal, *shop}):
         found = provider[line], journal[line], shop[line]
         if found != (1, 1, 1):

@@ -29,11 +29,11 @@ class Pace:
 
 
 PACES = (
-    Pace("time limit of a request to Stripe", "PAYMENTS_TIMEOUT_SECONDS", 3, 10),
-    Pace("quiet time before “not found” is believed", "PAYMENTS_QUIET_SECONDS", 3, 300),
-    Pace("lease of a running request", "EFFECTS_LEASE_SECONDS", 3, conf.Settings.REQUEST_LEASE.default.seconds),
-    Pace("grace of a send's lease", "EFFECTS_GRACE_SECONDS", 1, conf.Settings.LEASE_GRACE.default.seconds),
-    Pace("sweeps of Celery beat, every", "EFFECTS_SWEEP_SECONDS", 1, EVERY["look_up_due"].seconds),
+    Pace("requests to Stripe", "PAYMENTS_TIMEOUT_SECONDS", 3, 10),
+    Pace("quiet time until “not found” is believed", "PAYMENTS_QUIET_SECONDS", 3, 300),
+    Pace("lease of a request", "EFFECTS_LEASE_SECONDS", 3, conf.Settings.REQUEST_LEASE.default.seconds),
+    Pace("grace of a lease", "EFFECTS_GRACE_SECONDS", 1, conf.Settings.LEASE_GRACE.default.seconds),
+    Pace("beat, every", "EFFECTS_SWEEP_SECONDS", 1, EVERY["look_up_due"].seconds),
 )
 
 
@@ -44,4 +44,4 @@ def variables() -> Mapping[str, str]:
 
 def in_words() -> str:
     """Return all that is shortened, and from what."""
-    return ", ".join(f"{pace.words} {pace.here:g} s ({pace.usually:g} s)" for pace in PACES)
+    return "; ".join(f"{pace.words} {pace.here:g} s, not {pace.usually:g}" for pace in PACES)

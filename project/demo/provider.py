@@ -7,6 +7,7 @@ from typing import Any
 
 import requests
 
+from effects.contrib.stripe.effect import KEY_MARK
 from project.services import stripe
 
 __all__ = ["Entry", "Provider"]
@@ -23,11 +24,13 @@ class Entry:
     Attributes:
         id: Stripe's id.
         amount: In minor units.
+        key: The provider key that it was asked for under, by its metadata; empty where no effect did.
         order: The shop's order number in its metadata, where it has one.
     """
 
     id: str
     amount: int
+    key: str
     order: str
 
 
@@ -61,5 +64,9 @@ class Provider:
         page: dict[str, Any] = response.json()
         if page["has_more"]:
             raise RuntimeError(f"Stripe has more than {MOST} {what}; whole ledgers are compared, or nothing")
-        entries = [Entry(each["id"], each["amount"], each["metadata"].get("order", "")) for each in page["data"]]
+        entries = [_entry(each, each["metadata"]) for each in page["data"]]
         return [entry for entry in entries if order in (None, entry.order)]
+
+
+def _entry(found: dict[str, Any], metadata: dict[str, str]) -> Entry:
+    return Entry(found["id"], found["amount"], metadata.get(KEY_MARK, ""), metadata.get("order", ""))

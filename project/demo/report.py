@@ -113,8 +113,8 @@ class Report:
         """Print the stories as a table, and below it what did not come out right."""
         table = Table(box=box.HORIZONTALS, show_lines=True, header_style="dim", border_style="dim", expand=True)
         table.add_column("", width=1)
-        table.add_column("Story: what happened", ratio=5)
-        table.add_column("What the client saw", ratio=3, overflow="fold")
+        table.add_column("Story and what happened", ratio=5)
+        table.add_column("What the client saw", ratio=3, min_width=22)
         table.add_column("Stripe has", width=10)
         table.add_column("Shop has", width=8)
         for each in played:

@@ -13,15 +13,15 @@ from .models import Order, Payout, Refund
 class ShownOnly(admin.ModelAdmin):  # type: ignore[type-arg]  # no subscript at run time
     """Rows that only the API and the effects write."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
         """Nobody adds."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         """Nobody changes."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         """Nobody deletes."""
         return False
 

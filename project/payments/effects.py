@@ -9,9 +9,7 @@ from typing import Any
 from django.conf import settings
 
 import effects
-from effects.contrib.stripe import CreateRefund, RefundPayload, get_client, until
-from effects.contrib.stripe.effect import as_dict
-from effects.contrib.stripe.proofs import proven
+from effects.contrib.stripe import CreateRefund, RefundPayload, as_dict, get_client, proven, until
 
 from .models import Order, Payout, Refund
 

@@ -9,7 +9,7 @@ from django.test import Client
 
 import effects
 from effects.testing import provider_says
-from tests.console.declared import Payout, PayOut
+from tests.console.declared import PayOut, Payout
 
 VIEW = ("view_execution", "view_request", "view_approval", "view_receipt")
 
@@ -19,7 +19,7 @@ def person(db: None) -> Callable[..., User]:
     """Make a member of staff who may view, and has the permissions named."""
 
     def make(name: str, *codenames: str, views: bool = True) -> User:
-        user = User.objects.create_user(name, password="x", is_staff=True)  # noqa: S106
+        user = User.objects.create_user(name, password="x", is_staff=True)
         wanted = [*(VIEW if views else ()), *codenames]
         user.user_permissions.set(Permission.objects.filter(content_type__app_label="effects", codename__in=wanted))
         return user

@@ -142,3 +142,38 @@ class Noted(_Bank):
 
     def settled(self, context: Any, outcome: effects.Outcome) -> None:
         type(self).then(context, outcome)
+
+
+@effects.register
+class Patient(_Bank):
+    """Retries for ever."""
+
+    operation = "bank.patient"
+    retry = effects.Retry(attempts=1_000_000)
+
+
+@effects.register
+class Conditional(_Bank):
+    """Its precondition says what a test says; the provider deduplicates."""
+
+    operation = "bank.conditional"
+    deduplicates = effects.Deduplication(lifetime=timedelta(hours=24))
+
+
+@effects.register
+class Renamed(_Bank):
+    """Was called otherwise once."""
+
+    operation = "bank.new_name"
+    aliases = ("bank.old_name",)
+
+
+@effects.register
+class Opaque(effects.Effect[dict]):  # type: ignore[type-arg]
+    """Its payload is a dict of anything."""
+
+    operation = "bank.opaque"
+    provider = "bank/acct_test"
+
+    def send(self, context: Any, permit: Any) -> Any:
+        raise AssertionError("a test says what the provider answers")

@@ -105,7 +105,7 @@ class TestExecutions:
     def test_unknown_words_are_refused(self, row):
         """A state or a reason that is no word of ours is refused."""
         with refused("effects_execution_state"):
-            put(row, state="lost")
+            put(row, state="lost", settled_at=None)
         with refused("effects_execution_reason"):
             put(row, reason="bad luck")
 
@@ -227,6 +227,7 @@ class TestReceipts:
 
     def test_truncate_is_allowed(self, row):
         """Test suites flush their tables."""
+        sql("SET CONSTRAINTS ALL IMMEDIATE")
         sql("TRUNCATE effects_receipt")
         assert not Receipt.objects.exists()
 

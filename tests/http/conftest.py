@@ -85,7 +85,7 @@ def in_thread() -> Iterator[Callable[..., Any]]:
         def run() -> None:
             try:
                 result["value"] = call(*args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - handed to the waiting test
                 result["error"] = error
             finally:
                 connections.close_all()

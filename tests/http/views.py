@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -49,7 +50,7 @@ gate = Gate()
 
 def reset() -> None:
     """Begin a test."""
-    global gate
+    global gate  # noqa: PLW0603 - each test has a gate of its own
     gate = Gate()
     calls.clear()
     direct_calls.clear()
@@ -82,10 +83,8 @@ def _write(name: str) -> None:
 
 
 def _clash(name: str) -> None:
-    try:
+    with contextlib.suppress(IntegrityError):
         _write(name)
-    except IntegrityError:
-        pass
 
 
 DOES: dict[str, Callable[[dict[str, Any]], Any]] = {}
@@ -100,7 +99,8 @@ def does(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]]
 @does
 def create(data: dict[str, Any]) -> Any:
     _write(data["name"])
-    return Response({"n": len(calls)}, status=201, headers={"Location": "/things/1/", "Set-Cookie": "a=b", "X-Trace": "1"})
+    headers = {"Location": "/things/1/", "Set-Cookie": "a=b", "X-Trace": "1"}
+    return Response({"n": len(calls)}, status=201, headers=headers)
 
 
 @does
@@ -330,7 +330,8 @@ def plain_work(request: Any) -> Any:
     """Do it without REST framework's answers."""
     answer = work(json.loads(request.body or b"{}"))
     if isinstance(answer, Response):
-        return JsonResponse(answer.data or {}, status=answer.status_code, headers={"Location": answer.get("Location", "/")})
+        headers = {"Location": answer.get("Location", "/")}
+        return JsonResponse(answer.data or {}, status=answer.status_code, headers=headers)
     return answer
 
 

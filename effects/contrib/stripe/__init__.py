@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 from effects.contrib.stripe.client import get_client
-from effects.contrib.stripe.effect import Standing, StripeEffect
+from effects.contrib.stripe.effect import Standing, StripeEffect, as_dict
 from effects.contrib.stripe.payment_intents import CreatePaymentIntent, PaymentIntentPayload
+from effects.contrib.stripe.proofs import proven
 from effects.contrib.stripe.refunds import CreateRefund, RefundPayload
 from effects.contrib.stripe.transport import until
 
@@ -23,6 +24,8 @@ __all__ = [
     "RefundPayload",
     "Standing",
     "StripeEffect",
+    "as_dict",
     "get_client",
+    "proven",
     "until",
 ]

@@ -21,7 +21,7 @@ from effects.failures import Declined, Doubt, SendError
 from effects.types import Applied, Context, Deduplication, Eventual, Lookup, Permit, SendResult, Submitted, monotonic
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Verdict
 
-__all__ = ["KEY_MARK", "REF_MARK", "Standing", "StripeEffect"]
+__all__ = ["KEY_MARK", "REF_MARK", "Standing", "StripeEffect", "as_dict", "money_difference"]
 
 P = TypeVar("P")
 

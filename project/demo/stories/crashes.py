@@ -68,7 +68,7 @@ def opaque_view_killed(stage: Stage, told: Telling) -> None:
     words = dict.fromkeys(answer.words for answer in stage.conversations.under(key))
     told.saw = (first, *(f"retry: {each}" for each in words), "and so for good")
     told.expect(first == "no answer", f"the killed request was answered {first}")
-    told.expect_answer(last, "409 operation_uncertain")
+    told.expect_answer(last, "409 uncertain")
     told.expect(not last.data.get("safe_new_key"), "the client was told that a new key is safe")
     told.expect({each.words for each in again} == {last.words}, "the answers differ")
 

@@ -43,7 +43,7 @@ def impatient_client(stage: Stage, told: Telling) -> None:
         f"then {_all_same([answer for answer in [*early, *late, later] if answer.is_success])}",
     )
     told.expect(words["201"] >= 1, "nobody of the first got an answer")
-    told.expect(set(words) <= {"201", "409 operation_in_progress"}, f"the first were answered {dict(words)}")
+    told.expect(set(words) <= {"201", "409 in progress"}, f"the first were answered {dict(words)}")
     told.expect(all(answer.replayed for answer in [*late, later]), "an answer came from a handler that ran again")
     told.expect_same_bytes(stage, key, later)
     told.expect_one_refund(stage, order)
@@ -65,7 +65,7 @@ def lost_reply(stage: Stage, told: Telling) -> None:
         f"and {execution.reference} is there."
     )
     told.saw = (first.words, f"retry: {last.words}", "again: the same bytes")
-    told.expect_answer(first, "409 operation_uncertain")
+    told.expect_answer(first, "409 uncertain")
     told.expect(not first.data.get("safe_new_key"), "the client was told that a new key is safe")
     told.expect_answer(last, "201")
     told.expect(again.replayed, "the last answer is no replay")
@@ -94,7 +94,7 @@ def lost_request(stage: Stage, told: Telling) -> None:
         f"After the quiet time it does ({believed} × believed), and it is sent once more, under the same key at Stripe."
     )
     told.saw = (first.words, f"retry, {seconds:.0f} s later: {last.words}", "again: the same bytes")
-    told.expect_answer(first, "409 operation_uncertain")
+    told.expect_answer(first, "409 uncertain")
     told.expect_answer(last, "201")
     told.expect(believed == 1, f"an absence was believed {believed} times")
     told.expect(_believed_after_barrier(execution), "an absence was believed before the barrier")

@@ -12,7 +12,7 @@ from project.payments.models import Payout
 
 __all__ = ["AWAITING", "approve", "large_refund", "nobody_can_tell", "verb_page"]
 
-AWAITING = "202 operation_awaiting_approval"
+AWAITING = "202 awaiting approval"
 
 
 def large_refund(stage: Stage, told: Telling) -> None:
@@ -51,7 +51,7 @@ def large_refund(stage: Stage, told: Telling) -> None:
     told.expect(again.replayed, "the last answer is no replay")
     told.expect_same_bytes(stage, key, last)
     told.expect(approval.state == "spent", f"the approval is {approval.state}, not spent")
-    told.expect("changed nothing" in refused.html, "the second approver was not told that the click changed nothing")
+    told.expect("changed nothing" in refused.text, "the second approver was not told that the click changed nothing")
     told.expect(_changed_nothing(execution), "the second approver's click changed something")
     told.expect_one_refund(stage, order)
 
@@ -70,7 +70,7 @@ def nobody_can_tell(stage: Stage, told: Telling) -> None:
     browser = stage.browser(stage.people.approver)
     page = verb_page(browser, execution, "resolve")
     said = {"decision": "applied", "reference": found.id, "reason": "It is in the bank's statement of today."}
-    browser.submit(page, page.form("decision_id"), said)
+    decided = browser.submit(page, page.form("decision_id"), said)
     last = client.insist("/payouts/", data, key)
     again = client.post("/payouts/", data, key)
     payouts = Payout.objects.filter(stripe_id=found.id)
@@ -81,7 +81,8 @@ def nobody_can_tell(stage: Stage, told: Telling) -> None:
     told.saw = (first.words, f"resolved: {last.words}, built from what Maria said", "again: the same bytes")
     told.provider = counted(len(stage.provider.payouts()) - len(before), "payout")
     told.shop = counted(len(payouts), "payout")
-    told.expect_answer(first, "409 operation_uncertain")
+    told.expect_answer(first, "409 uncertain")
+    told.expect("Resolved." in decided.said, f"the admin answered {decided.status}: {decided.said}")
     told.expect_answer(last, "201")
     told.expect(again.replayed, "the last answer is no replay")
     told.expect_same_bytes(stage, key, last)
