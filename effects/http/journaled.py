@@ -78,8 +78,7 @@ class _Run:
         except JournalUnavailableError as error:
             handle.close(error)
             log.exception("Request %s: the journal is out of reach.", handle.id)
-            self._abort(error)
-            return unavailable()
+            return self._cut_short(error)
         except BaseException as error:  # an interrupt too: the request must not stay running
             handle.close(error)
             self._abort(error)
@@ -142,8 +141,8 @@ class _Run:
                 time.sleep(wait)
         return transitions.conclude(self.handle.id, epoch=self.handle.epoch, answer=stored)
 
-    def _cut_short(self, error: OutcomeError) -> HttpResponseBase:
-        """Answer `require()`: by `answer=` where that can be at once, else by where the operation stands."""
+    def _cut_short(self, error: OutcomeError | JournalUnavailableError) -> HttpResponseBase:
+        """Answer `require()`, or a journal that was out of reach: by `answer=` where it can, else as it stands."""
         handle = self.handle
         try:
             found = close_lost(handle.id, epoch=handle.epoch, asked=handle.wants_release, why=_why(error))
@@ -152,7 +151,7 @@ class _Run:
         except (JournalUnavailableError, Error):
             log.exception("Request %s could not be closed; its lease will run out.", handle.id)
             return unavailable()
-        if found.state is RequestState.RELEASED and error.code in CODES:
+        if found.state is RequestState.RELEASED and isinstance(error, OutcomeError) and error.code in CODES:
             # nothing was sent and the key is free; the client is told what the outcome was
             return problem(error.code, operation_ref=found.ref, operation_state=str(error.outcome.state))
         return answer(decide(found), self.call.request, replayed=False)

@@ -24,11 +24,18 @@ from effects.transitions.requests import (
 )
 from effects.transitions.resends import order_resend
 from effects.transitions.resolutions import DECISIONS, reopen, resolve
-from effects.transitions.restores import doubt_request_since, doubt_since, exposed_executions, exposed_requests
+from effects.transitions.restores import (
+    DOUBTING,
+    doubt_request_since,
+    doubt_since,
+    exposed_executions,
+    exposed_requests,
+)
 from effects.transitions.retention import drop_answers, free_keys
 
 __all__ = [
     "DECISIONS",
+    "DOUBTING",
     "Claim",
     "NotSentInTime",
     "Opened",

@@ -5,9 +5,9 @@ was committed afterwards, until the old one was switched off. Whatever it would 
 under the same provider key. What each state means after a restore:
 
 `pending`, `awaiting_approval`: a permit, or a vote and a permit, may be among what was lost → `uncertain`, a look-up
-    under the same provider key is due. Where the provider cannot be asked, the sweep repeats what is safe to repeat (the
-    key's lifetime counts from `since`) and hands the rest to a person, as after any other doubt. Not exposed is what
-    could not be sent yet: pending with a due time still ahead, or waiting for an approval whose window has not begun.
+    under the same provider key is due. Where the provider cannot be asked, the sweep repeats what is safe to repeat
+    (the key's lifetime counts from `since`) and hands the rest to a person, as after any other doubt. Not exposed is
+    what could not be sent yet: pending with a due time still ahead, or an approval's window that has not begun.
 `executing`: its end was lost, and perhaps later attempts → `uncertain`, its attempt ends as unknown.
 `uncertain`, `accepted`: proven absent and sent again, perhaps → same state, the barrier moves to now, so that no
     absence claimed before it is believed; the budget of look-ups is new, since the question is.
@@ -51,11 +51,11 @@ from effects.states import (
 from effects.transitions import _licences
 from effects.transitions._rows import advance, advance_request
 
-__all__ = ["EPOCH_LEAP", "VERBS", "doubt_request_since", "doubt_since", "exposed_executions", "exposed_requests"]
+__all__ = ["DOUBTING", "doubt_request_since", "doubt_since", "exposed_executions", "exposed_requests"]
 
 _S = ExecutionState
 #: The verbs whose receipts say that a row was put in doubt by a restore.
-VERBS = ("doubt_since", "extend_doubt")
+DOUBTING = ("doubt_since", "extend_doubt")
 #: More leases than one row can have been given in what was lost; about 200,000 restores fit into the column.
 EPOCH_LEAP = 10_000
 
@@ -67,9 +67,9 @@ def exposed_executions(since: datetime, until: datetime) -> QuerySet[Execution]:
         since: the newest instant of which the journal is sure to hold every commit.
         until: when the restored journal took over; what was recorded later cannot have been sent by a lost commit.
     """
-    # a row that keeps the receipt of an earlier doubt lost nothing since: it came after the restore
+    # a receipt of a doubt written after `since` was written after the restore: all that was lost is older than it
     doubted = Receipt.objects.filter(
-        execution_id=OuterRef("pk"), event__in=VERBS, at__gt=since, evidence__since__lte=_stamp(since)
+        execution_id=OuterRef("pk"), event__in=DOUBTING, at__gt=since, evidence__since__lte=_stamp(since)
     )
     opens_later = Approval.objects.filter(
         execution_id=OuterRef("pk"), state__in=values(APPROVAL_LIVE), not_before__gt=Now()
@@ -133,7 +133,7 @@ def _doubt(row: Execution, since: datetime) -> None:
     advance(
         row, "doubt_since", _S.UNCERTAIN, reason=ExecutionReason.OLDER_DOUBT,
         evidence={"since": _stamp(since), "was": row.state}, epoch=row.epoch + EPOCH_LEAP, may_have_applied=True,
-        open_attempts=0, lease_expires_at=None, due_at=row.locked_at, exposed_until=row.locked_at,
+        open_attempts=0, lease_expires_at=None, due_at=row.locked_at, exposed_until=_exposed_until(row),
         first_sent_at=_first_sent(row, since), lookups_spent=0, lookups_unreachable=0,
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ def _extend_doubt(row: Execution, since: datetime) -> None:
     due = None if row.state == _S.NEEDS_INTERVENTION else row.locked_at
     advance(
         row, "extend_doubt", evidence={"since": _stamp(since)}, epoch=row.epoch + EPOCH_LEAP, may_have_applied=True,
-        lease_expires_at=None, due_at=due, exposed_until=row.locked_at, first_sent_at=_first_sent(row, since),
+        lease_expires_at=None, due_at=due, exposed_until=_exposed_until(row), first_sent_at=_first_sent(row, since),
         lookups_spent=0, lookups_unreachable=0,
     )  # fmt: skip
 
@@ -151,6 +151,11 @@ def _extend_doubt(row: Execution, since: datetime) -> None:
 def _first_sent(row: Execution, since: datetime) -> datetime:
     """Return the earliest possible first use of the provider key: its lifetime is counted from there."""
     return row.first_sent_at or max(since, row.created_at)
+
+
+def _exposed_until(row: Execution) -> datetime:
+    """Return until when a request may have been under way: a lost one until now, a known one until its deadline."""
+    return max(row.exposed_until or row.locked_at, row.locked_at)
 
 
 def _stamp(instant: datetime) -> str:

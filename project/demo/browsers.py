@@ -139,7 +139,9 @@ class _Forms(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Note what stands in a text area."""
         if self._textarea is not None:
-            self.forms[-1].fields[self._textarea] += data
+            said = self.forms[-1].fields[self._textarea]
+            # a newline right after the tag is not a part of the text, says HTML
+            self.forms[-1].fields[self._textarea] = said + (data if said else data.removeprefix("\n"))
 
     def handle_endtag(self, tag: str) -> None:
         """Leave a text area or a list of options."""

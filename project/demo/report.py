@@ -113,10 +113,10 @@ class Report:
         """Print the stories as a table, and below it what did not come out right."""
         table = Table(box=box.HORIZONTALS, show_lines=True, header_style="dim", border_style="dim", expand=True)
         table.add_column("", width=1)
-        table.add_column("Story and what happened", ratio=5)
-        table.add_column("What the client saw", ratio=3, min_width=22)
-        table.add_column("Stripe has", width=10)
-        table.add_column("Shop has", width=8)
+        table.add_column("What happened", ratio=1)
+        table.add_column("What the client saw", width=21 if self._console.width < 100 else 32)
+        table.add_column("At Stripe", width=9)
+        table.add_column("In shop", width=8)
         for each in played:
             told = each.telling
             mark = "[green]✓[/]" if each.is_good else "[red]✗[/]"

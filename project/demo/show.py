@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from dataclasses import dataclass
-
-import requests
 
 from project.services.processes import Processes, ServiceError
 
@@ -21,8 +20,7 @@ from .stories import STORIES, Story
 
 __all__ = ["Options", "show"]
 
-#: What a story can meet that ends it, and not the demo: the others are played, and the verdict is no.
-_ENDS_A_STORY = (requests.RequestException, LookupError, ValueError, RuntimeError, OSError)
+log = logging.getLogger("project.demo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +114,10 @@ def _play(story: Story, stage: Stage, progression: Progression) -> Played:
     told, started = Telling(), time.monotonic()
     try:
         story.play(stage, told)
-    except ServiceError as error:  # a process that ought to run again does not: the next stories need it
-        raise RuntimeError(f"{story.title}: {error}") from error
-    except _ENDS_A_STORY as error:
+    except ServiceError:  # a process that ought to run does not: the next stories need it too
+        raise
+    except Exception as error:  # whatever ends a story does not end the others; the verdict is no
+        log.exception("%s broke off.", story.title)
         told.expect(False, f"it broke off: {type(error).__name__}: {error}")
     stage.faults.clear()
     played = Played(story.title, told, time.monotonic() - started)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from django.core.handlers.base import BaseHandler
 from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import RequestFactory
 
 import effects
-from effects import failures
+from effects import failures, types
 from effects.exceptions import (
     KeyRequiredError,
     OpenTransactionError,
@@ -22,7 +26,8 @@ from effects.exceptions import (
 )
 from effects.intents import binding_of, provider_key_of
 from effects.models import Attempt, Execution, Receipt
-from effects.runner import run
+from effects.runner import look_up, run
+from effects.signals import execution_changed
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,
@@ -36,12 +41,26 @@ from tests.core.declared import (
     Ruled,
     hook_calls,
 )
-from tests.core.racing import OnSend
+from tests.core.racing import OnSend, second_connection
 
 PAYLOAD = ChargePayload("c1", 1000)
-DOUBT = ("uncertain", True, "unknown", "doubt")
 
 pytestmark = pytest.mark.django_db
+
+
+@contextmanager
+def stalled(effect: type[effects.Effect[Any]]) -> Iterator[None]:
+    """Let an hour pass between a permit's commit and the call; an observer of the permit turns the clock."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def stall(sender: Any, execution: Any, **options: Any) -> None:
+            if execution.state == "executing":
+                ahead = types.monotonic() + 3600
+                patch.setattr(types, "monotonic", lambda: ahead)
+
+        execution_changed.connect(stall, sender=effect)
+        yield
+        execution_changed.disconnect(stall, sender=effect)
 
 
 def row_of(outcome: effects.Outcome) -> Execution:
@@ -293,8 +312,6 @@ class TestFailures:
 
 def run_again(outcome: effects.Outcome) -> None:
     """Do what the sweep would do once for an execution in doubt without a look-up."""
-    from effects.runner import look_up
-
     look_up(row_of(outcome).pk)
 
 
@@ -410,7 +427,7 @@ def delay(outcome: effects.Outcome) -> timedelta:
 class TestDeadline:
     def test_a_deadline_that_passed_before_the_call_is_no_doubt(self):
         """Nothing was sent, so the attempt ends as not sent, and the execution is pending again."""
-        with provider_says(Hurried := Plain, effects.Applied()) as said, too_late(Hurried):
+        with provider_says(Plain, effects.Applied()) as said, stalled(Plain):
             outcome = effects.perform(Plain, payload=PAYLOAD, key="order-17")
         row = row_of(outcome)
         assert said.sends == []
@@ -423,7 +440,7 @@ class TestDeadline:
         with provider_says(Deduplicated, TimeoutError()) as said:
             outcome = effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
             time_passes(timedelta(seconds=1))
-            with too_late(Deduplicated):
+            with stalled(Deduplicated):
                 run_again(outcome)
         row = row_of(outcome)
         assert len(said.sends) == 1
@@ -431,41 +448,15 @@ class TestDeadline:
 
     def test_it_counts_as_an_attempt(self):
         """A process that is always too late ends with failed, not in a loop."""
-        with provider_says(Plain, effects.Applied()) as said, too_late(Plain):
+        with provider_says(Plain, effects.Applied()) as said, stalled(Plain):
             outcome = effects.perform(Plain, payload=PAYLOAD, key="order-17")
-            for _ in range(5):
-                time_passes(timedelta(minutes=1))
+        for _ in range(5):
+            time_passes(timedelta(minutes=1))
+            with stalled(Plain):
                 run_due()
         row = row_of(outcome)
         assert (row.state, row.reason, row.attempts) == ("failed", "attempts_spent", 5)
         assert said.sends == []
-
-
-class too_late:  # noqa: N801 - used as a context manager
-    """Let the process stall between the permit's request and the call: a project's signal receiver takes its time."""
-
-    def __init__(self, effect):
-        self.effect = effect
-
-    def __enter__(self):
-        from effects.signals import execution_changed
-
-        execution_changed.connect(self.stall, sender=self.effect.operation)
-
-    def __exit__(self, *error):
-        from effects.signals import execution_changed
-
-        execution_changed.disconnect(self.stall, sender=self.effect.operation)
-        self.patch.undo()
-
-    patch = pytest.MonkeyPatch()
-
-    def stall(self, sender, execution, **options):
-        if execution.state == "executing":
-            from effects import types
-
-            ahead = types.monotonic() + 3600
-            self.patch.setattr(types, "monotonic", lambda: ahead)
 
 
 class TestKeys:
@@ -756,8 +747,6 @@ class TestTransactions:
             effects.perform(Charge, payload=PAYLOAD, key="order-17")
             return HttpResponse()
 
-        from django.core.handlers.base import BaseHandler
-
         connection.settings_dict["ATOMIC_REQUESTS"] = True
         try:
             wrapped = BaseHandler().make_view_atomic(view)
@@ -830,8 +819,6 @@ class TestTransactions:
 
     def test_the_record_is_committed_when_the_provider_is_called(self):
         """Another connection sees the open attempt while the call is under way."""
-        from tests.core.racing import second_connection
-
         seen = []
 
         def look() -> None:

@@ -14,20 +14,23 @@ A page may build on another one: then that one's files are there, and the databa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 from django.core.management import call_command
+from psycopg import sql
 
-from project.services.postgres import scratch_database
-
-__all__ = ["ROOT", "Block", "read_blocks", "run_blocks"]
+__all__ = ["ROOT", "Block", "migrated_database", "read_blocks", "run_blocks"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = Path(__file__).with_name("session.py")
@@ -67,7 +70,7 @@ def read_blocks(page: Path) -> list[Block]:
     return list(_blocks(page.read_text(encoding="utf-8").splitlines()))
 
 
-def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[Path] = ()) -> str:
+def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[Path] = (), template: str = "") -> str:
     """Follow a page, and return what its process printed.
 
     Args:
@@ -75,27 +78,60 @@ def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[P
         directory: an empty one, where the project is made.
         database_url: a PostgreSQL on which databases can be made.
         on: pages whose files are there before.
+        template: a database to begin with a copy of, as `migrated_database` gives it; "" for an empty one.
 
     Raises:
         AssertionError: something on the page is not so; the message names the page's line.
     """
     before = [block for other in on for block in read_blocks(other)]
     blocks = read_blocks(page)
-    _make_project(directory, [*before, *blocks])
+    make_project(directory, [*before, *blocks])
     steps = [asdict(block) for block in blocks if not block.title]
-    (directory / "steps.json").write_text(json.dumps({"page": str(page), "prepare": bool(on), "steps": steps}))
-    with scratch_database(database_url, "effects_docs") as url:
-        (directory / "docs_settings.py").write_text(_SETTINGS % url)
-        done = subprocess.run(  # noqa: PLW1510 - the output is a part of the message
-            [sys.executable, "-W", "error", str(SESSION)],
-            cwd=directory,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT)])},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert done.returncode == 0, f"{page.relative_to(ROOT)}:\n{done.stdout}\n{done.stderr}"
+    plan = {"page": str(page), "prepare": bool(on), "steps": steps}
+    (directory / "steps.json").write_text(json.dumps(plan), encoding="utf-8")
+    with _database(database_url, template) as url:
+        return _run(directory, url, str(SESSION), f"{page} does something else than it says")
+
+
+@contextlib.contextmanager
+def migrated_database(directory: Path, database_url: str, page: Path) -> Iterator[str]:
+    """Give the name of a database with the tables of a page's apps, except its own: to make copies of.
+
+    Making the tables takes longer than following most pages.
+    """
+    make_project(directory, [block for block in read_blocks(page) if block.title == "mysite/settings.py"])
+    with _database(database_url) as url:
+        _run(directory, url, "manage.py", "the tables could not be made", "migrate", "--verbosity=0")
+        yield urlsplit(url).path.removeprefix("/")
+
+
+def _run(directory: Path, url: str, program: str, otherwise: str, *arguments: str) -> str:
+    (directory / "docs_settings.py").write_text(_SETTINGS % url, encoding="utf-8")
+    path = os.pathsep.join([str(directory), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program, *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": "docs_settings"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{otherwise}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+@contextlib.contextmanager
+def _database(server_url: str, template: str = "template1") -> Iterator[str]:
+    """Make a database on a server, give its URL, drop it at the end."""
+    name = f"effects_docs_{secrets.token_hex(6)}"
+    made, source = sql.Identifier(name), sql.Identifier(template or "template1")
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(made, source))
+        try:
+            yield urlsplit(server_url)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(made))
 
 
 def _blocks(lines: list[str]) -> Iterator[Block]:
@@ -130,7 +166,8 @@ def _block(info: str, text: str, line: int) -> Block:
     return Block(kind, title[1] if title else "", text, line)
 
 
-def _make_project(directory: Path, blocks: list[Block]) -> None:
+def make_project(directory: Path, blocks: Sequence[Block]) -> None:
+    """Make a project with an app `shop`, and write the blocks that have a title into its files."""
     call_command("startproject", "mysite", str(directory))
     for name in ("shop/__init__.py", "shop/migrations/__init__.py"):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -138,5 +175,5 @@ def _make_project(directory: Path, blocks: list[Block]) -> None:
     for block in blocks:
         if block.kind == "python" and block.title:
             target = directory / block.title
-            earlier = target.read_text() if target.exists() else ""
-            target.write_text(f"{earlier}\n{block.text}\n" if earlier else f"{block.text}\n")
+            earlier = target.read_text(encoding="utf-8") if target.exists() else ""
+            target.write_text(f"{earlier}\n{block.text}\n" if earlier else f"{block.text}\n", encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -15,7 +14,6 @@ import django
 def main() -> None:
     """Set Django up, and run the steps in order."""
     plan = json.loads(Path("steps.json").read_text(encoding="utf-8"))
-    os.environ["DJANGO_SETTINGS_MODULE"] = "docs_settings"
     django.setup()
     if plan["prepare"]:
         prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -234,6 +235,60 @@ def test_row_20_no_database(protected_views: None, transactional_db: None, monke
         connection.close()
     assert (response.status_code, code(response)) == (503, "execution_unavailable")
     assert not views.calls
+
+
+@pytest.fixture
+def commit_dies(transactional_db: None) -> Iterator[Callable[[str], None]]:
+    """Let the server end the session at the COMMIT of a request that gets into a state."""
+
+    def arrange(state: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE FUNCTION die_at_commit() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+            )
+            cursor.execute(
+                "CREATE CONSTRAINT TRIGGER die_at_commit AFTER INSERT OR UPDATE ON effects_request DEFERRABLE "
+                f"INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state = '{state}') EXECUTE FUNCTION die_at_commit()"
+            )
+
+    yield arrange
+    connection.close()
+    heal()
+
+
+def heal() -> None:
+    """Let COMMIT live again."""
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION IF EXISTS die_at_commit CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("kind", "state_of_death"), [("transactional", "answered"), ("opaque", "running"), ("declared", "running")]
+)
+def test_row_20_a_lost_commit(send: Sender, commit_dies: Any, kind: str, state_of_death: str) -> None:
+    """It is settled first: nothing was committed, so 503, and the same request may be sent again."""
+    commit_dies(state_of_death)
+    do = "create" if kind == "transactional" else "nothing"
+    response = send(f"/{kind}/api/", do=do, name="a")
+    assert (response.status_code, code(response)) == (503, "execution_unavailable")
+    heal()
+    assert not Request.objects.exists()
+    assert not Group.objects.exists()
+    assert send(f"/{kind}/api/", do=do, name="a").status_code in (200, 201)
+
+
+def test_a_lost_commit_of_finishing(send: Sender, commit_dies: Any) -> None:
+    """The rows are gone with it, and the effect is not: `answer=` answers, and nothing is sent again."""
+    commit_dies("answered")
+    with provider_says(Charge, DONE) as provider:
+        response = send("/declared/api/", do="finish", name="a")
+        assert response.status_code in (409, 503)
+        heal()
+        assert not Group.objects.exists()
+        run_due()
+        assert send("/declared/api/", do="finish", name="a").status_code == 201
+    assert len(provider.sends) == 1
 
 
 # -- row 26: interrupts -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 import effects
-from effects.models import Request
+from effects.models import Execution, Request
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge
 from tests.http import views
@@ -287,3 +287,33 @@ def test_row_14_freeze_callable_frees_where_allowed(send: Sender) -> None:
     with provider_says(Charge, effects.Declined("no")):
         assert send("/freezing/", "d", method="PATCH", do="charge").status_code == 402
     assert Request.objects.get(key="d").state == "answered"
+
+
+def test_row_21_a_body_too_large_to_compare(send: Sender, settings: Any) -> None:
+    """413, nothing recorded."""
+    settings.EFFECTS = {"MAX_FINGERPRINT_BYTES": 100}
+    response = send("/transactional/api/", do="nothing", x="y" * 200)
+    assert (response.status_code, code(response)) == (413, "idempotency_request_invalid")
+    assert not Request.objects.exists()
+
+
+def test_row_30_rules_that_are_not_known(send: Sender) -> None:
+    """A fingerprint of an unknown definition cannot be compared, so the answer is an honest no."""
+    send("/transactional/api/", do="nothing")
+    Request.objects.update(fingerprint_version=99)
+    assert code(send("/transactional/api/", do="nothing")) == "operation_policy_changed"
+
+
+def test_an_unsettled_effect_of_another_safety_version(send: Sender) -> None:
+    """This code may not touch it, and says so."""
+    with provider_says(Charge, TimeoutError("t")):
+        send("/declared/api/", do="charge")
+    Execution.objects.update(safety_version=2)
+    assert code(send("/declared/api/", do="charge")) == "operation_policy_changed"
+
+
+def test_row_37_a_permission_has_read_the_body(send: Sender) -> None:
+    """It is compared all the same."""
+    first = send("/read_before/", do="nothing", name="a")
+    assert send("/read_before/", do="nothing", name="a").content == first.content
+    assert send("/read_before/", do="nothing", name="b").status_code == 422

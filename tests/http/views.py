@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework import parsers, serializers
 from rest_framework.decorators import action, api_view
 from rest_framework.exceptions import APIException, NotFound, PermissionDenied, Throttled
+from rest_framework.permissions import BasePermission
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.throttling import BaseThrottle
@@ -479,6 +480,21 @@ class JsonOnly(APIView):
         return work(request.data)
 
 
+class ReadsData(BasePermission):
+    """Looks into the body before the view."""
+
+    def has_permission(self, request: Any, view: Any) -> bool:
+        return "forbidden" not in request.data
+
+
+class ReadBefore(APIView):
+    permission_classes = (ReadsData,)
+
+    @idempotent("read_before", mode="transactional")
+    def post(self, request: Any) -> Any:
+        return work(request.data)
+
+
 handled: list[BaseException] = []
 """What the project's exception handler has seen."""
 
@@ -534,6 +550,7 @@ urlpatterns = [
     path("two/", Two.as_view()),
     path("writing/", Writing.as_view()),
     path("json_only/", JsonOnly.as_view()),
+    path("read_before/", ReadBefore.as_view()),
     path("watched/", Watched.as_view()),
     path("machine/", machine),
     path("operations/", include("effects.urls")),

@@ -78,7 +78,7 @@ def nobody_can_tell(stage: Stage, told: Telling) -> None:
         "The reply to a payout is lost, and this provider cannot be asked: it waits for a person and is never sent "
         f"again. Maria finds {found.id} in the bank's statement and resolves it in the admin."
     )
-    told.saw = (first.words, f"resolved: {last.words}, built from what Maria said", "again: the same bytes")
+    told.saw = (first.words, f"resolved: {last.words}", "again: the same bytes")
     told.provider = counted(len(stage.provider.payouts()) - len(before), "payout")
     told.shop = counted(len(payouts), "payout")
     told.expect_answer(first, "409 uncertain")

@@ -1,0 +1,57 @@
+"""Contents: payload, summary and keys are what their digests say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from effects import canonical
+from effects.audit.findings import Finding
+from effects.effect import Effect, get_effect
+from effects.exceptions import EffectDefinitionError, PayloadError
+from effects.intents import binding_of, digest_of_summary, provider_key_of
+from effects.models import Execution, Request
+
+__all__ = ["of_execution", "of_request"]
+
+
+def of_execution(row: Execution) -> Iterator[Finding]:
+    """Yield what an execution's digests do not cover."""
+    for code, wrong in _wrong(row):
+        yield Finding(code, "execution", str(row.pk), wrong)
+
+
+def of_request(row: Request) -> Iterator[Finding]:
+    """Yield it if a request's binding is not the one of its key."""
+    if row.binding != canonical.digest("effects.request", row.tenant, row.subject, row.scope, row.key):
+        yield Finding("binding", "request", str(row.pk), f"the binding is not the one of {row.key!r}")
+
+
+def _wrong(row: Execution) -> Iterator[tuple[str, str]]:
+    # an empty text is no JSON: a tombstone, whose payload was dropped by retention and whose digest stays
+    if row.payload and canonical.digest("effects.payload", row.payload) != row.payload_digest:
+        yield "payload_digest", "the payload's digest is another one"
+    if _summary_digest(row) != row.summary_digest:
+        yield "summary_digest", "the summary's digest is another one"
+    effect = _effect(row)
+    # an operation that is gone may have been keyed as an earlier name, which nobody knows any more
+    if effect is not None and row.binding != binding_of(row.tenant, effect.keyed_as, row.key):
+        yield "binding", f"the binding is not the one of {row.operation} {row.key!r}"
+    if effect is not None and effect.provider == row.provider:
+        expected = provider_key_of(effect, row.tenant, row.key, row.generation)
+        if row.provider_key != expected:
+            yield "provider_key", f"it is {row.provider_key}, generation {row.generation} has {expected}"
+
+
+def _summary_digest(row: Execution) -> str:
+    try:
+        return digest_of_summary(row.summary)
+    except PayloadError:  # no summary of ours holds a float
+        return ""
+
+
+def _effect(row: Execution) -> Effect[Any] | None:
+    try:
+        return get_effect(row.operation)
+    except EffectDefinitionError:
+        return None
