@@ -35,7 +35,7 @@ _PLACES = {
     "hook.before": "the outcome is written, the settled hook not begun, nothing committed",
     "hook.after": "the settled hook has written its rows, nothing committed",
     "handler.started": "the request is open, the handler not begun",
-    "handler.returned": "the handler has returned, its answer not rendered",
+    "handler.returned": "the handler has returned and its answer is rendered, nothing of it recorded",
 }
 
 

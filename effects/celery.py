@@ -19,6 +19,8 @@ EVERY = {
 }
 #: Bounds what piles up while no worker runs. The worker compares beat's clock with its own, so it exceeds any skew.
 EXPIRES = timedelta(hours=1)
+#: How long a caller waits for a broker; the sweep finds the row anyway.
+PATIENCE = timedelta(seconds=1)
 
 
 def beat_schedule(**every: timedelta) -> dict[str, dict[str, Any]]:
@@ -47,4 +49,7 @@ def publish(execution_id: str) -> None:
     """Publish the hint that an execution is due to be sent; what the broker raises is the caller's."""
     from effects.tasks import run_execution
 
-    run_execution.apply_async((execution_id,), retry=False)
+    with run_execution.app.producer_or_acquire() as producer:
+        # publishing alone waits ten seconds for a broker that is away, whatever `retry` says
+        producer.connection.ensure_connection(max_retries=1, interval_start=0, timeout=PATIENCE.total_seconds())
+        run_execution.apply_async((execution_id,), producer=producer, retry=False)

@@ -21,6 +21,7 @@ from effects.effect import Effect, get_effect
 from effects.exceptions import (
     CommitLostError,
     EffectsError,
+    ExecutionNotFoundError,
     FencedError,
     JournalUnavailableError,
 )
@@ -67,7 +68,9 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
     A hint may be lost, doubled, late: whatever is not due, not licensed or held by another is left as it is.
     """
     refuse_open_transactions("effects.runner.run")
-    row = Execution.objects.get(pk=execution_id)
+    row = Execution.objects.filter(pk=execution_id).first()
+    if row is None:
+        raise ExecutionNotFoundError(f"There is no execution {execution_id}")
     with in_tenant(row.tenant), without_request():
         sendable = row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION) and row.due_at is not None
         return send_row(row, None) if sendable else snapshot(row)

@@ -23,7 +23,7 @@ from effects_admin.outlook import next_steps, next_steps_of_request
 from effects_admin.permissions import VIEW_PAYLOAD, may
 from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin
 from effects_admin.templatetags.effects_admin import badge, time
-from effects_admin.timeline import lines
+from effects_admin.timeline import change, lines
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from effects_admin.words import APPROVAL_MEANINGS, EXECUTION_MEANINGS, REASONS, REQUEST_MEANINGS, headline, label
 
@@ -40,7 +40,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     page_template = "effects_admin/execution.html"
     case_class = Case
     verbs = EXECUTION_VERBS
-    list_display = ("what", "state_shown", "reason_shown", "amount_shown", "operation", "asked_by", "created")
+    list_display = ("what", "state_shown", "amount_shown", "operation", "asked_by", "created")
     list_filter = (
         filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
         filters.ExecutionReasonFilter,
@@ -76,13 +76,8 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
 
     @admin.display(description="state", ordering="state")
     def state_shown(self, row: Execution) -> SafeString:
-        """The state, coloured."""
-        return badge(row)
-
-    @admin.display(description="because")
-    def reason_shown(self, row: Execution) -> str:
-        """The reason in words."""
-        return REASONS.get(row.reason, "")
+        """The state, coloured, and the reason."""
+        return _state(row)
 
     @admin.display(description="amount")
     def amount_shown(self, row: Execution) -> str:
@@ -115,7 +110,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         sees = may(request.user, VIEW_PAYLOAD, case.row)
         return {
             "next_steps": next_steps(case),
-            "offers": views.offers(self.verbs, case),
+            **views.offers(self.verbs, case),
             "timeline": list(lines(history.receipts)),
             "timeline_is_cut": history.is_cut,
             "output": pretty(case.row.output) if sees else None,
@@ -141,7 +136,7 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
     page_template = "effects_admin/request.html"
     case_class = RequestCase
     verbs = REQUEST_VERBS
-    list_display = ("ref", "state_shown", "reason_shown", "operation", "subject_shown", "key_shown", "answer_status",
+    list_display = ("ref", "state_shown", "operation", "subject_shown", "key_shown", "answer_status",
                     "created")  # fmt: skip
     list_filter = (filters.RequestStateFilter, filters.RequestOperationFilter, filters.RequestReasonFilter)
     ordering = ("-created_at", "-id")
@@ -160,13 +155,8 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
 
     @admin.display(description="state")
     def state_shown(self, row: Request) -> SafeString:
-        """The state, coloured."""
-        return badge(row)
-
-    @admin.display(description="because")
-    def reason_shown(self, row: Request) -> str:
-        """The reason in words."""
-        return REASONS.get(row.reason, "")
+        """The state, coloured, and the reason."""
+        return _state(row)
 
     @admin.display(description="subject")
     def subject_shown(self, row: Request) -> str:
@@ -193,7 +183,7 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
         body = bytes(case.row.answer_body or b"").decode("utf-8", "replace")
         return {
             "next_steps": next_steps_of_request(case),
-            "offers": views.offers(self.verbs, case),
+            **views.offers(self.verbs, case),
             "timeline": list(lines(history.receipts)),
             "timeline_is_cut": history.is_cut,
             "answer": visible(body) if may(request.user, VIEW_PAYLOAD, case.row) else None,
@@ -276,7 +266,7 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
 class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     """Receipts, all of them: append-only lines of evidence."""
 
-    list_display = ("at_shown", "said", "from_state", "to_state", "actor", "of_what")
+    list_display = ("at_shown", "said", "change", "actor", "of_what")
     list_filter = (filters.EventFilter,)
     list_select_related = ("execution", "request")
     ordering = ("-id",)
@@ -302,6 +292,11 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
         """The verb in words."""
         return headline(row)
 
+    @admin.display(description="state")
+    def change(self, row: Receipt) -> str:
+        """How the state moved."""
+        return change(row)
+
     @admin.display(description="who")
     def actor(self, row: Receipt) -> str:
         """Who did it; empty: the machine."""
@@ -317,3 +312,7 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
 
 def _age(at: datetime) -> SafeString:
     return format_html('{} ago<br><span class="fx-quiet">{}</span>', age(at), time(at))
+
+
+def _state(row: Execution | Request) -> SafeString:
+    return format_html('{}<br><span class="fx-quiet">{}</span>', badge(row), REASONS.get(row.reason, ""))

@@ -178,4 +178,4 @@ def decided_before(approval: Approval, attempts: list[Attempt]) -> str:
 
 def _people(votes: list[ApprovalVote], decision: str) -> str:
     named = [f"{vote.actor_label or vote.actor_id} ({moment(vote.at)})" for vote in votes if vote.decision == decision]
-    return " and ".join(named) or "nobody"
+    return " and ".join(named) or "the order to send it again"

@@ -98,7 +98,11 @@ def _in_doubt(case: Case) -> list[str]:
 
 
 def _needs_person(case: Case) -> list[str]:
-    row = case.row
+    row, approval = case.row, case.approval
+    if approval is not None and approval.state == _A.REQUESTED:
+        return ["Another send is ordered and waits for approval.", *_awaiting(case)]
+    if approval is not None and approval.state == _A.GRANTED:
+        return [f"Another send is ordered; it is due {_when(row.due_at, case.seen_at)}."]
     steps = [
         f"Nothing happens on its own. Look at {row.provider} for the key {row.provider_key}"
         + (f" or the reference {row.reference}" if row.reference else "")

@@ -8,6 +8,7 @@
 | look up now | `effects.look_up_execution` |
 | resolve | `effects.resolve_execution` |
 | reopen | `effects.reopen_execution` |
+| send again, of something in doubt | `effects.order_resend_execution`; then whoever the rule names, if there is one |
 | cancel | `effects.cancel_execution` |
 | withdraw | `effects.cancel_execution`, or being one of those who asked |
 
@@ -25,11 +26,12 @@ from typing import Any
 
 from django.db import models
 
-__all__ = ["CANCEL", "LOOK_UP", "REOPEN", "RESOLVE", "VIEW_PAYLOAD", "lacks", "may"]
+__all__ = ["CANCEL", "LOOK_UP", "ORDER_RESEND", "REOPEN", "RESOLVE", "VIEW_PAYLOAD", "lacks", "may"]
 
 LOOK_UP = "effects.look_up_execution"
 RESOLVE = "effects.resolve_execution"
 REOPEN = "effects.reopen_execution"
+ORDER_RESEND = "effects.order_resend_execution"
 CANCEL = "effects.cancel_execution"
 VIEW_PAYLOAD = "effects.view_payload"
 

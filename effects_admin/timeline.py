@@ -10,7 +10,7 @@ from effects.models import Receipt
 from effects_admin.display import short
 from effects_admin.words import REASONS, headline, label
 
-__all__ = ["Line", "lines"]
+__all__ = ["Line", "change", "lines"]
 
 #: Evidence that says something to a person at once; the rest folds away.
 _SAID_AT_ONCE = ("reason", "why", "comment", "message", "code", "reference")
@@ -39,7 +39,7 @@ def lines(receipts: Iterable[Receipt]) -> Iterator[Line]:
             at=receipt.at,
             headline=headline(receipt),
             who=receipt.actor_label or receipt.actor_id,
-            change=_change(receipt),
+            change=change(receipt),
             notes=[(label(name), said[name]) for name in _SAID_AT_ONCE if name in said],
             evidence=[
                 (label(name), text)
@@ -49,7 +49,7 @@ def lines(receipts: Iterable[Receipt]) -> Iterator[Line]:
         )
 
 
-def _change(receipt: Receipt) -> str:
+def change(receipt: Receipt) -> str:
     """Return how the state moved; empty where it stayed."""
     if receipt.from_state == receipt.to_state:
         return ""

@@ -41,9 +41,13 @@ class Offer:
         self.url = reverse(url_name(case.row, verb.name), args=[case.row.pk])
 
 
-def offers(verbs: Sequence[Verb[C]], case: C) -> list[Offer]:
-    """Return what the page offers."""
-    return [Offer(verb, case) for verb in verbs]
+def offers(verbs: Sequence[Verb[C]], case: C) -> dict[str, list[Offer]]:
+    """Return what the page offers this person, and what it does not, each with the reason."""
+    every = [Offer(verb, case) for verb in verbs]
+    return {
+        "offered": [offer for offer in every if not offer.why_not],
+        "not_offered": [offer for offer in every if offer.why_not],
+    }
 
 
 def url_name(row: Any, name: str) -> str:

@@ -4,7 +4,6 @@ from project.settings import *  # noqa: F403
 from project.settings import DATABASES, LOGGING
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 DATABASES["default"]["TEST"] = {"NAME": "test_effects"}
 LOGGING["root"] = {"handlers": ["console"], "level": "WARNING"}
 EFFECTS = {"DISPATCH": "none"}

@@ -12,6 +12,7 @@ from django.http.response import HttpResponseBase
 from effects import leases, queries, transitions
 from effects._commits import journal
 from effects._current import RequestHandle, in_request
+from effects._faults import reach
 from effects.exceptions import EffectsError, JournalUnavailableError, OutcomeError, RequestEndedError
 from effects.http.answers import answer, store, unavailable
 from effects.http.calls import OURS, Call
@@ -67,7 +68,9 @@ class _Run:
         handle = self.handle
         try:
             with in_request(handle), self._guard():
+                reach("handler.started")
                 response, _ = self.call.respond(passes=OURS, undo=handle.close)
+            reach("handler.returned")
             return self._record(response)
         except OutcomeError as error:
             handle.close(error)

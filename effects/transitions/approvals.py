@@ -170,12 +170,13 @@ def _actor(user: Any) -> Actor:
 
 
 def _voted(approval: Approval, actor: Actor, decision: str) -> bool:
+    """Return whether this is a second click; one on a page whose approval ended unused since is none."""
     vote = approval.votes.filter(actor_id=actor.id).first()
     if vote is None:
         return False
     if vote.decision != decision:
         raise ApprovalError(f"You decided this one before: {vote.decision}.")
-    return True
+    return approval.state not in (_A.LAPSED, _A.EXPIRED, _A.WITHDRAWN)
 
 
 def _check(row: Execution, approval: Approval, user: Any, digest: str) -> None:

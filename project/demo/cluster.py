@@ -27,6 +27,8 @@ __all__ = ["Cluster", "running"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 WEB_WORKERS, WEB_THREADS, TASK_PROCESSES = 2, 16, 2
 CELERY = (sys.executable, "-m", "celery", "-A", "project.celery")
+#: A machine that does other things as well needs its time.
+READY_WITHIN = 60.0
 Note = Callable[[str], None]
 
 
@@ -88,6 +90,12 @@ class Cluster:
         self._start_worker()
         self._wait_worker()
 
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over names and last lines of web server, worker and beat."""
+        for process in (self._web, self._worker, self._beat):
+            if process is not None:
+                yield process.name, process.tail(30)
+
     def stop(self) -> None:
         """End web server, worker and beat at once: their database is thrown away. The services stay."""
         for process in (self._beat, self._web, self._worker):
@@ -109,7 +117,7 @@ class Cluster:
 
     def _wait_web(self) -> None:
         if self._web is not None:
-            self._web.wait_until(lambda: answers(f"{self.url}/admin/login/"))
+            self._web.wait_until(lambda: answers(f"{self.url}/admin/login/"), within=READY_WITHIN)
 
     def _start_worker(self) -> None:
         self._worker = self._run(
@@ -121,7 +129,7 @@ class Cluster:
     def _wait_worker(self) -> None:
         worker = self._worker
         if worker is not None:
-            worker.wait_until(lambda: worker.logged(" ready."))
+            worker.wait_until(lambda: worker.logged(" ready."), within=READY_WITHIN)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from .provider import Entry, Provider
 __all__ = ["Balance", "Counts", "Difference", "balance", "count"]
 
 #: What is compared: its name, the effect's operation, and the shop's table of it.
-KINDS: Mapping[str, tuple[str, type[Refund] | type[Payout]]] = {
+KINDS: Mapping[str, tuple[str, type[Refund | Payout]]] = {
     "refund": ("payments.refund", Refund),
     "payout": ("payments.payout", Payout),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 from typing_extensions import Self
 
 from . import pace
@@ -93,6 +92,11 @@ class Progression:
         if self._bar.disable:
             self._console.print(f"{self._step}: {result}", markup=False, soft_wrap=True)
 
+    def quote(self, logs: Iterable[tuple[str, str]]) -> None:
+        """Print the ends of logs, for whoever has to find out what went wrong."""
+        for name, text in logs:
+            self._console.print(f"--- the log of {name} ends with\n{text}", markup=False, soft_wrap=True)
+
 
 class Report:
     """The lines on stdout."""
@@ -149,17 +153,23 @@ class Report:
     def count(self, counts: Counts, seconds: float) -> None:
         """Print what was counted."""
         self._console.print("\n[bold]Counted[/]")
-        lines = (
-            f"{counts.operations} protected requests; {counts.replays} replays, {counts.replays_identical} of them the same "
-            "bytes as the original",
-            f"{counts.provider_sends} sends of {counts.provider_refunds} refunds; {counts.duplicates} duplicates, "
-            f"{counts.lost} lost",
-            f"{counts.resolved_by_lookup} doubts cleared by a look-up, {counts.resolved_by_person} by a person, "
-            f"{counts.left_to_a_person} left to one; {counts.approvals_spent} approvals spent",
-        )
-        for line in lines:
-            self._console.print(Padding(Text(line), (0, 0, 0, 2)))
-        self._console.print(f"  [dim]{seconds:.0f} s in all[/]\n")
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        table.add_column(justify="right")
+        table.add_column()
+        for number, noun in (
+            (counts.operations, "protected requests"),
+            (counts.provider_sends, f"sends of {counts.provider_refunds} refunds"),
+            (counts.duplicates, "duplicates"),
+            (counts.lost, "lost"),
+            (counts.replays, f"replays, {counts.replays_identical} of them the same bytes as the original"),
+            (counts.resolved_by_lookup, "doubts cleared by a look-up"),
+            (counts.resolved_by_person, "doubts cleared by a person"),
+            (counts.left_to_a_person, "doubt left to a person"),
+            (counts.approvals_spent, "approvals spent"),
+        ):
+            table.add_row(str(number), noun)
+        self._console.print(Padding(table, (0, 0, 0, 2)))
+        self._console.print(f"\n[dim]{seconds:.0f} s in all.[/]")
 
     def invite(self, url: str, people: People) -> None:
         """Say where the admin is and who can log in."""

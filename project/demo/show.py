@@ -78,6 +78,8 @@ def show(options: Options) -> bool:
     with contextlib.ExitStack() as stack:
         with Progression(len(STORIES) + 3) as progression:
             stage, result = _run(stack, options, progression)
+            if not result.is_good:
+                progression.quote(stage.cluster.logs())
             if not options.serve:
                 progression.begin("Stopping")
                 stack.close()

@@ -58,10 +58,12 @@ class Telling:
         self.expect(there == 1, f"Stripe has {counted(there, 'refund')} of {order.number}")
         self.expect(here == 1, f"the shop has {counted(here, 'refund')} of {order.number}")
 
-    def expect_same_bytes(self, stage: Stage, key: str, first: Answer) -> None:
-        """Note a failure unless every success under a key was the same bytes."""
-        others = [answer for answer in stage.conversations.under(key) if answer.is_success]
-        self.expect(first.is_success and all(each.same_as(first) for each in others), "the replays differ")
+    def expect_replayed(self, stage: Stage, key: str, answer: Answer) -> None:
+        """Note a failure unless an answer is a replayed 201, and every success under its key was the same bytes."""
+        self.expect_answer(answer, "201")
+        self.expect(answer.replayed, "the last answer is no replay")
+        others = [each for each in stage.conversations.under(key) if each.is_success]
+        self.expect(all(each.same_as(answer) for each in others), "the replays differ")
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class Stage:
 
     def execution_of(self, request_ref: str) -> Execution:
         """Return the one execution that a protected request performed."""
-        return Execution.objects.get(requests=request_ref)
+        return Execution.objects.get(links__request_id=request_ref)
 
     def execution_about(self, order: Order) -> Execution:
         """Return the one execution about an order."""

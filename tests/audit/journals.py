@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -110,43 +112,24 @@ def _answered(applied: Any) -> UUID:
     return handle.id
 
 
-class Damage:
-    """Writes past the rules of the database, and brings the rules back."""
+@contextmanager
+def damaged(sql: str, *params: Any, without: str = "") -> Iterator[None]:
+    """Write to the journal past its rules, in a transaction that is rolled back with the rules that it dropped.
 
-    def __init__(self) -> None:
-        self._rules: list[str] = []
-
-    def write(self, sql: str, *params: Any, without: tuple[str, ...] = ()) -> None:
-        """Run a statement with some constraints of the journal dropped."""
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            for name in without:
-                self._drop(cursor, name)
-            cursor.execute("ALTER TABLE effects_receipt DISABLE TRIGGER effects_receipt_append_only")
-            cursor.execute(sql, [str(one) if isinstance(one, UUID) else one for one in params])
-            assert cursor.rowcount > 0, "the damage hit nothing"
-            cursor.execute("ALTER TABLE effects_receipt ENABLE TRIGGER effects_receipt_append_only")
-
-    def undo(self) -> None:
-        """Empty the journal, then put the rules back."""
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("TRUNCATE effects_request, effects_execution CASCADE")
-            for rule in self._rules:
-                cursor.execute(rule)
-
-    def _drop(self, cursor: Any, name: str) -> None:
-        cursor.execute(
-            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [name]
-        )
-        found = cursor.fetchone()
-        if found is not None:
-            table, definition = found
-            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-            self._rules.append(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
-            return
-        cursor.execute("SELECT pg_get_indexdef(%s::regclass)", [name])
-        self._rules.append(cursor.fetchone()[0])
-        cursor.execute(f"DROP INDEX {name}")
+    Args:
+        sql: the statement.
+        params: its parameters.
+        without: a constraint or a unique index that would refuse it.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE effects_receipt DISABLE TRIGGER effects_receipt_append_only")
+        if without:
+            cursor.execute(f"DROP INDEX {without}")
+        cursor.execute(sql, [str(one) if isinstance(one, UUID) else one for one in params])
+        assert cursor.rowcount > 0, "the damage hit nothing"
+        yield
+        transaction.set_rollback(True)
 
 
 def audited(*arguments: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tests.console.pages import page_of, text_of, verb_of
 pytestmark = pytest.mark.django_db
 LISTS = ["effects_execution_changelist", "effects_request_changelist", "effects_approval_changelist",
          "effects_receipt_changelist", "effects_needs_a_person"]  # fmt: skip
-VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "withdraw", "cancel"]
+VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "order-resend", "withdraw", "cancel"]
 NASTY = "<script>alert(1)</script>{}{0}%s\u202egnp"
 
 

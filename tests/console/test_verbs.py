@@ -20,7 +20,7 @@ from tests.console.pages import form_of, page_of, send, text_of, verb_of
 from tests.console.test_pages import make_request
 
 pytestmark = pytest.mark.django_db
-VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "withdraw", "cancel"]
+VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "order-resend", "withdraw", "cancel"]
 
 
 def state_of(ref: str) -> str:
@@ -40,8 +40,13 @@ def test_approval_page_says_what_exactly_is_done(waiting: Any, browser: Any, ann
     ref = waiting().ref
     response = browser(ann).get(verb_of(ref, "approve"))
     text, approval = text_of(response), Approval.objects.get()
-    for said in ("The provider bank/main is asked for “Pay out to DE89”, 1,250.00 EUR, as soon as a worker is free.", "DE89",
-                 "Asked by clerk", approval.digest, "revision 1", "The approval is worth one send"):  # fmt: skip
+    for said in (
+        "The provider bank/main is asked for “Pay out to DE89”, 1,250.00 EUR, as soon as a worker is free.",
+        "Asked by clerk",
+        approval.digest,
+        "revision 1",
+        "The approval is worth one send",
+    ):
         assert said in text
     assert form_of(response)["digest"] == approval.digest
 
@@ -345,6 +350,44 @@ def test_requester_withdraws(waiting: Any, browser: Any, person: Any, ben: User)
     assert send(browser(clerk), verb_of(ref, "withdraw"), reason="typo").status_code == 302
     assert state_of(ref) == "rejected"
     assert "is withdrawn since" in text_of(browser(ben).get(verb_of(ref, "approve")))
+
+
+def test_another_send_is_ordered_once(doubtful: Any, browser: Any, person: Any) -> None:
+    """An order to send again says that it may happen twice, takes a reason, and is one send however often it is sent."""
+    chief = person("chief", "order_resend_execution")
+    ref, client = doubtful().ref, browser(chief)
+    assert "only what waits for a person is sent again by order" in text_of(client.get(verb_of(ref, "order-resend")))
+    needs_person(ref)
+    opened = client.get(verb_of(ref, "order-resend"))
+    assert "If the first one arrived it happens twice" in text_of(opened)
+    assert "50.00 EUR, is sent again to bank/main, under the same key" in text_of(opened)
+    form = {**form_of(opened), "reason": "the bank has no trace"}
+    assert [client.post(verb_of(ref, "order-resend"), form).status_code for _ in range(2)] == [302, 302]
+    text = text_of(client.get(page_of(ref)))
+    assert "Another send is ordered; it is due now" in text
+    assert "Another send is ordered already." in text
+    with provider_says(PayOut, effects.Applied({"id": 1}, "po_5")) as said:
+        run_due()
+    assert len(said.sends) == 1
+    assert state_of(ref) == "completed"
+
+
+def test_ordered_send_waits_for_other_people(waiting: Any, browser: Any, ann: User, person: Any) -> None:
+    """Where the rule asks for an approval the orderer cannot give it; somebody else can, told what is at stake."""
+    chief = person("chief", "order_resend_execution", "approve_execution")
+    ref = waiting().ref
+    send(browser(ann), verb_of(ref, "approve"))
+    with provider_says(PayOut, TimeoutError()):
+        run_due()
+    needs_person(ref)
+    send(browser(chief), verb_of(ref, "order-resend"), reason="no trace")
+    assert "You asked for this one" in text_of(browser(chief).get(verb_of(ref, "approve")))
+    opened = browser(ann).get(verb_of(ref, "approve"))
+    assert "It may have happened before: this sends it again" in text_of(opened)
+    assert browser(ann).post(verb_of(ref, "approve"), form_of(opened)).status_code == 302
+    with provider_says(PayOut, effects.Applied({"id": 1}, "po_5")):
+        run_due()
+    assert state_of(ref) == "completed"
 
 
 def test_request_in_doubt_is_resolved(browser: Any, olga: User, ann: User) -> None:

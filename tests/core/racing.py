@@ -85,14 +85,13 @@ def held(table: str, row_id: Any) -> Iterator[psycopg.Connection[Any]]:
         yield second
 
 
-def wait_until_blocked(second: psycopg.Connection[Any], count: int = 1) -> None:
-    """Return once `count` other connections wait for a lock that `second` holds."""
-    sql = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+def wait_until_blocked(count: int = 1) -> None:
+    """Return once `count` connections to this database wait for a lock."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        row = second.execute(sql).fetchone()
-        # the transaction's own snapshot of the statistics would never change
-        second.execute("SELECT pg_stat_clear_snapshot()")
-        if row is not None and row[0] >= count:
-            return
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            if cursor.fetchone()[0] >= count:
+                return
     raise AssertionError(f"nobody waits: expected {count}")

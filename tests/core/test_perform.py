@@ -17,6 +17,7 @@ from django.test import RequestFactory
 import effects
 from effects import failures, types
 from effects.exceptions import (
+    ExecutionNotFoundError,
     KeyRequiredError,
     OpenTransactionError,
     OutcomeError,
@@ -26,6 +27,7 @@ from effects.exceptions import (
 )
 from effects.intents import binding_of, provider_key_of
 from effects.models import Attempt, Execution, Receipt
+from effects.models.base import new_id
 from effects.runner import look_up, run
 from effects.signals import execution_changed
 from effects.testing import provider_says, run_due, time_passes
@@ -829,3 +831,43 @@ class TestTransactions:
             said.sends = OnSend(look)
             effects.perform(Charge, payload=PAYLOAD, key="order-17")
         assert seen == [("executing", 1)]
+
+
+class TestDoubt:
+    """From doubt to an outcome, without a person."""
+
+    def test_found(self):
+        """A look-up before the barrier that finds it is believed; an absence before it is not."""
+        with provider_says(Charge, TimeoutError(), look_up=[effects.Absent(), effects.Found("ch_1", {"id": 1})]) as said:
+            outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+            assert isinstance(outcome, effects.Uncertain)
+            run_due()
+            assert effects.get(outcome.ref).state == "uncertain"
+            time_passes(timedelta(minutes=6))
+            run_due()
+        assert effects.get(outcome.ref).outcome.require() == {"id": 1}
+        assert len(said.sends) == 1
+        assert hook_calls == [(outcome.ref, "completed")]
+
+    def test_absent(self):
+        """Absence after the barrier is believed: it is sent again, once, under the same key."""
+        with provider_says(Charge, TimeoutError(), effects.Applied(1, "ch_1"), look_up=effects.Absent()) as said:
+            outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+            time_passes(timedelta(minutes=6))
+            run_due()
+        assert effects.get(outcome.ref).state == "completed"
+        assert [permit.number for _, permit in said.sends] == [1, 2]
+        assert len({permit.provider_key for _, permit in said.sends}) == 1
+
+
+@pytest.mark.parametrize("ref", ["nonsense", "", "01a228e3-6a6b-7d29-b432-efca8de63336"])
+def test_an_unknown_ref_is_not_found(ref):
+    """A ref that is none, or nobody's, is our own error."""
+    with pytest.raises(ExecutionNotFoundError):
+        effects.get(ref)
+
+
+def test_a_hint_for_nobody():
+    """A worker that is told of a row that is not there says so."""
+    with pytest.raises(ExecutionNotFoundError):
+        run(new_id())

@@ -5,24 +5,28 @@ A control proves that the test would see the race: it removes what prevents it, 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import IntegrityError, connection, models
+from django.db import IntegrityError, connection, models, transaction
 
 import effects
-from effects import _locks, transitions
-from effects.exceptions import FencedError, PayloadConflictError
-from effects.models import Attempt, Execution, Receipt
+from effects import transitions
+from effects.exceptions import FencedError, NotEntitledError, PayloadConflictError
+from effects.models import Approval, Attempt, Execution, Receipt
 from effects.models.base import new_id
 from effects.runner import look_up, run
 from effects.testing import provider_says, time_passes
 from effects.transitions import PermitDecision
 from effects.types import monotonic
-from tests.core.declared import Charge, ChargePayload, Plain, Ruled
-from tests.core.racing import OnSend, held, in_thread, together, wait_until_blocked
+from tests.core.declared import Charge, ChargePayload, Deduplicated, Plain, Ruled
+from tests.core.racing import PATIENCE, OnSend, held, in_thread, together, wait_until_blocked
+from tests.core.unlocked import read_clock_before_locks, remove_locks
 
 PAYLOAD = ChargePayload("c1", 1000)
 APPLIED = effects.Applied({"id": "ch_1"}, "ch_1")
@@ -41,45 +45,37 @@ def due() -> Execution:
 
 
 @pytest.fixture
-def without_locks(monkeypatch):
-    """Reads the row with its clock, and takes no lock."""
+def without_constraints(transactional_db) -> Iterator[Callable[..., None]]:
+    """Drops constraints by name; they are there again after the test."""
+    dropped: list[tuple[type[models.Model], models.BaseConstraint]] = []
 
-    def read(model: type[models.Model], column: str, value: object, also: str = "") -> models.Model:
-        sql = (
-            f"SELECT *, clock_timestamp() AS locked_at, pg_current_xact_id()::text AS xid "
-            f"FROM {model._meta.db_table} WHERE {column} = %s {also}"
-        )
-        return next(iter(model._default_manager.raw(sql, [str(value)])))
+    def drop(model: type[models.Model], *names: str) -> None:
+        for name in names:
+            constraint = next(each for each in model._meta.constraints if each.name == name)
+            with connection.schema_editor() as editor:
+                editor.remove_constraint(model, constraint)
+            dropped.append((model, constraint))
 
-    monkeypatch.setattr(_locks, "_lock", read)
-
-
-@pytest.fixture
-def clock_before_the_lock(monkeypatch):
-    """Locks the row as ever, with a clock that was read before it waited."""
-    lock = _locks._lock
-
-    def early(model: type[models.Model], column: str, value: object, also: str = "") -> models.Model:
-        now = _locks.now()
-        row = lock(model, column, value, also)
-        row.locked_at = now
-        return row
-
-    monkeypatch.setattr(_locks, "_lock", early)
+    yield drop
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE effects_execution CASCADE")
+    for model, constraint in dropped:
+        with connection.schema_editor() as editor:
+            editor.add_constraint(model, constraint)
 
 
 class TestTwoPermits:
     """Two workers ask for the permit of one execution."""
 
-    def race(self, due: Execution) -> list[PermitDecision | Exception]:
-        """Both have asked before either may write: a third connection holds the row until both are there."""
+    def test_one_gets_it_after_waiting_for_the_row(self, due):
+        """Both waited for the row, which a third connection held: what they believed before counts for nothing."""
         with held("effects_execution", due.pk) as second:
             running = [in_thread(partial(ask_permit, due.pk)) for _ in range(2)]
-            wait_until_blocked(second, 1)
+            wait_until_blocked(2)
             second.rollback()
             for thread, _ in running:
                 thread.join()
-        return [result[0] for _, result in running]
+        assert sorted(result[0].permit is None for _, result in running) == [False, True]
 
     def test_one_gets_it(self, due):
         """The other one sees `executing`, and no permit."""
@@ -87,34 +83,20 @@ class TestTwoPermits:
         assert sorted(decision.permit is None for decision in decisions) == [False, True]
         assert Attempt.objects.count() == 1
 
-    def test_one_gets_it_after_waiting_for_the_row(self, due):
-        """Both waited for the row: what they believed before counts for nothing."""
-        decisions = self.race(due)
-        assert sorted(decision.permit is None for decision in decisions) == [False, True]
-
-    def test_control_without_the_lock_both_would_try(self, due, without_locks):
+    def test_control_without_the_lock_both_would_try(self, due, monkeypatch):
         """Without the lock both believe that the row is pending; only the database's own rule stops the second."""
-        decisions = self.race(due)
+        remove_locks(monkeypatch, racers=2, last="Execution")
+        decisions = together(partial(ask_permit, due.pk), partial(ask_permit, due.pk))
         assert [type(each) for each in decisions if isinstance(each, Exception)] == [IntegrityError]
         assert Attempt.objects.count() == 1
 
-    def test_control_without_lock_and_rule_both_get_it(self, due, without_locks):
+    def test_control_without_lock_and_rule_both_get_it(self, due, monkeypatch, without_constraints):
         """Without either there are two permits for one execution."""
-        with connection.cursor() as cursor:
-            cursor.execute("DROP INDEX effects_attempt_one_open")
-            cursor.execute("ALTER TABLE effects_attempt DROP CONSTRAINT effects_attempt_number")
-            cursor.execute("ALTER TABLE effects_receipt DROP CONSTRAINT effects_receipt_execution_sequence")
-        try:
-            decisions = self.race(due)
-            assert all(decision.permit is not None for decision in decisions)
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute("TRUNCATE effects_attempt, effects_receipt")
-                for model, name in ((Attempt, "effects_attempt_one_open"), (Attempt, "effects_attempt_number"),
-                                    (Receipt, "effects_receipt_execution_sequence")):  # fmt: skip
-                    constraint = next(each for each in model._meta.constraints if each.name == name)
-                    with connection.schema_editor() as editor:
-                        editor.add_constraint(model, constraint)
+        without_constraints(Attempt, "effects_attempt_one_open", "effects_attempt_number")
+        without_constraints(Receipt, "effects_receipt_execution_sequence")
+        remove_locks(monkeypatch, racers=2, last="Execution")
+        decisions = together(partial(ask_permit, due.pk), partial(ask_permit, due.pk))
+        assert all(decision.permit is not None for decision in decisions)
 
     def test_two_workers_send_once(self, due):
         """A hint that was delivered twice makes one request to the provider."""
@@ -141,7 +123,7 @@ class TestOneKey:
         assert Execution.objects.get().state == "completed"
 
     def test_all_three_wait_for_approval_and_none_may_give_it(self, django_user_model):
-        """Four eyes counts all three as requesters."""
+        """Four eyes counts all three as requesters, and the fourth person may approve."""
         people = [django_user_model.objects.create_superuser(name, password="x") for name in "abcd"]
         together(*[
             partial(effects.perform, Ruled, payload=PAYLOAD, key="order-17", requested_by=person) for person in people[:3]
@@ -149,6 +131,11 @@ class TestOneKey:
         row = Execution.objects.get()
         assert row.state == "awaiting_approval"
         assert {actor["id"] for actor in row.requesters} == {f"user:{person.pk}" for person in people[:3]}
+        digest = Approval.objects.get().digest
+        for person in people[:3]:
+            with pytest.raises(NotEntitledError):
+                effects.grant(row.pk, by=person, digest=digest)
+        assert effects.grant(row.pk, by=people[3], digest=digest).state == "pending"
 
     def test_two_payloads_at_one_instant(self):
         """One is recorded and sent, the other refused."""
@@ -161,33 +148,24 @@ class TestOneKey:
         assert [type(each) for each in results if isinstance(each, Exception)] == [PayloadConflictError]
         assert len(said.sends) == 1
 
-    def test_control_without_the_unique_binding_there_are_two(self):
-        """Without the constraint two recorders would each have an execution of their own."""
-        constraint = next(
-            each for each in Execution._meta.constraints if each.name == "effects_execution_one_per_key"
-        )
-        other = next(each for each in Execution._meta.constraints if each.name == "effects_execution_provider_key")
-        with connection.schema_editor() as editor:
-            editor.remove_constraint(Execution, constraint)
-            editor.remove_constraint(Execution, other)
-        try:
-            with provider_says(Plain, effects.Applied()) as said:
+    def test_control_without_the_unique_binding_both_send(self, without_constraints):
+        """Without the constraint each sees its own row alone, until both have committed and sent."""
+        without_constraints(Execution, "effects_execution_one_per_key", "effects_execution_provider_key")
+        inserted = threading.Barrier(2)
 
-                def record_again() -> None:
-                    if len(said.sends) == 1:
-                        Execution.objects.update(holds_key=False)
-                        effects.perform(Plain, payload=PAYLOAD, key="order-17")
-                        Execution.objects.update(holds_key=True)
+        def meet(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            result = execute(sql, params, many, context)
+            if sql.startswith('INSERT INTO "effects_execution"'):
+                inserted.wait(PATIENCE)
+            return result
 
-                said.sends = OnSend(record_again)
-                effects.perform(Plain, payload=PAYLOAD, key="order-17")
-            assert len(said.sends) == 2
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute("TRUNCATE effects_execution CASCADE")
-            with connection.schema_editor() as editor:
-                editor.add_constraint(Execution, constraint)
-                editor.add_constraint(Execution, other)
+        def perform() -> effects.Outcome:
+            with connection.execute_wrapper(meet):
+                return effects.perform(Charge, payload=PAYLOAD, key="order-17")
+
+        with provider_says(Charge, APPLIED) as said:
+            together(perform, perform)
+        assert len(said.sends) == 2
 
     def test_whoever_asks_while_it_is_sent_hears_so(self):
         """The provider is being called: the second caller joins, and gets `Executing`."""
@@ -211,29 +189,26 @@ class TestOneKey:
         ]  # fmt: skip
 
     def test_a_recorder_that_rolls_back_leaves_the_key_free(self):
-        """The second recorder waited for the first one's insert, and makes its own when that is undone."""
-        with held("effects_execution", new_id()) as second:
-            row = effects.perform_later(Plain, payload=PAYLOAD, key="other")
-            second.execute(
-                "CREATE TEMPORARY TABLE copy ON COMMIT DROP AS SELECT * FROM effects_execution WHERE id = %s", [row.ref]
-            )
-            Execution.objects.update(key="order-17", binding=row_binding())
-            second.execute("UPDATE copy SET id = %s, provider_key = 'fx_x', binding = %s", [new_id(), row_binding("x")])
-            Execution.objects.update(key="other", binding=row_binding("y"))
-            second.execute("UPDATE copy SET binding = %s, key = 'order-17'", [row_binding()])
-            second.execute("INSERT INTO effects_execution SELECT * FROM copy")
-            with provider_says(Plain, effects.Applied(1)):
-                thread, result = in_thread(partial(effects.perform, Plain, payload=PAYLOAD, key="order-17"))
-                wait_until_blocked(second)
-                second.rollback()
-                thread.join()
+        """The second recorder waits for the first one's insert, and makes its own when that is undone."""
+        recorded, undo = threading.Event(), threading.Event()
+
+        def record_and_undo() -> None:
+            with transaction.atomic():
+                effects.perform_later(Plain, payload=PAYLOAD, key="order-17")
+                recorded.set()
+                undo.wait(PATIENCE)
+                transaction.set_rollback(True)
+
+        first, _ = in_thread(record_and_undo)
+        assert recorded.wait(PATIENCE)
+        with provider_says(Plain, effects.Applied(1)):
+            second, result = in_thread(partial(effects.perform, Plain, payload=PAYLOAD, key="order-17"))
+            wait_until_blocked()
+            undo.set()
+            first.join()
+            second.join()
         assert isinstance(result[0], effects.Completed)
-
-
-def row_binding(key: str = "order-17") -> str:
-    from effects.intents import binding_of
-
-    return binding_of("", "bank.plain", key)
+        assert Execution.objects.count() == 1
 
 
 class TestExpiry:
@@ -250,7 +225,7 @@ class TestExpiry:
             second.commit()
             second.execute("SELECT 1 FROM effects_execution WHERE id = %s FOR UPDATE", [due.pk])
             thread, result = in_thread(partial(transitions.expire_lease, due.pk))
-            wait_until_blocked(second)
+            wait_until_blocked()
             second.execute("SELECT pg_sleep_until(lease_expires_at) FROM effects_execution WHERE id = %s", [due.pk])
             second.rollback()
             thread.join()
@@ -260,8 +235,9 @@ class TestExpiry:
         """The lease lived when the sweep asked for the row, and was past when it got it: past."""
         assert self.wait_past_the_end(due).state == "uncertain"
 
-    def test_control_with_a_clock_from_before_the_lock_it_lives(self, due, clock_before_the_lock):
+    def test_control_with_a_clock_from_before_the_lock_it_lives(self, due, monkeypatch):
         """A clock that was read first would leave a dead sender's row alone."""
+        read_clock_before_locks(monkeypatch)
         assert self.wait_past_the_end(due).state == "executing"
 
     def test_an_outcome_written_meanwhile_wins(self, due):
@@ -298,8 +274,6 @@ class TestExpiry:
 class TestTwoResends:
     def test_two_sweeps_resend_once(self, due):
         """Something in doubt that may be repeated is sent again by one of two workers."""
-        from tests.core.declared import Deduplicated
-
         with provider_says(Deduplicated, TimeoutError(), APPLIED) as said:
             ref = UUID(effects.perform(Deduplicated, payload=PAYLOAD, key="order-17").ref)
             together(partial(look_up, ref), partial(look_up, ref))

@@ -1,4 +1,4 @@
-"""Follow one page in the project of the present directory: `steps.json` says what to run. Run by `blocks.run_blocks`."""
+"""Follow one page in the project of the present directory, as `steps.json` says; run by `blocks.run_blocks`."""
 
 from __future__ import annotations
 

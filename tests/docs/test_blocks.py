@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.docs.blocks import ROOT, migrated_database, read_blocks, run_blocks
 
 DOCS = ROOT / "docs"

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import ROOT
 
 from effects.conf import DOCS as ADDRESS
 from effects.http.problems import KEY_GUIDE
+from tests.docs.blocks import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -5,19 +5,23 @@ import inspect
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from tests.docs.blocks import ROOT
-from tests.docs.diagrams import PAGE, write
+from django.core.management import find_commands, load_command_class
+from django.core.management.base import BaseCommand
 
 import effects
 from effects import celery, checks, conf, states, tasks, testing
+from effects.audit import CODES as AUDIT_CODES
 from effects.effect import Effect
 from effects.http.decorators import idempotent
 from effects.http.problems import CODES
 from effects.reconcilers import SWEEPS
 from effects_admin import permissions
+from tests.docs.blocks import ROOT
+from tests.docs.diagrams import PAGE, write
 
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "effects"
@@ -179,7 +183,7 @@ def test_every_public_name_has_one_entry(name: str):
 def test_every_attribute_and_method_of_an_effect_is_explained():
     """The tables of `Effect` have its attributes and methods."""
     shown = {row[0].strip("`").partition("(")[0] for row in rows(sections("effects")["Effect"])}
-    attributes = {name for name in inspect.get_annotations(Effect) if name not in {"payload_type"}}
+    attributes = {name for name in inspect.get_annotations(Effect) if name != "payload_type"}
     internal = {"load", "contract"}
     methods = {name for name, it in vars(Effect).items() if inspect.isfunction(it) and not name.startswith("_")}
     assert shown == attributes | (methods - internal)
@@ -244,6 +248,25 @@ def test_every_permission_that_the_console_asks_for_is_named():
     assert asked <= shown <= exist
 
 
+@pytest.mark.parametrize("name", sorted(find_commands(str(SOURCE / "management"))))
+def test_every_option_of_a_command_is_explained(name: str):
+    """A command's table has the options that it adds."""
+    shown = {word for row in rows(sections("commands")[name]) for word in words(row[0]) if word not in AUDIT_CODES}
+    parser = load_command_class("effects", name).create_parser("manage.py", name)
+    plain = BaseCommand().create_parser("manage.py", "")
+
+    def options(of: Any) -> set[str]:
+        return {(action.option_strings or [action.dest])[-1] for action in of._actions}
+
+    assert shown == options(parser) - options(plain)
+
+
+def test_every_finding_of_the_audit_is_explained():
+    """The table has the audit's codes, in order, with their meaning."""
+    found = {row[0].strip("`"): row[1] for row in rows(sections("commands")["effects_audit"])}
+    assert {code: found.get(code) for code in AUDIT_CODES} == {code: it.meaning for code, it in AUDIT_CODES.items()}
+
+
 def test_every_name_of_the_test_kit_is_explained():
     """The table of `effects.testing` has its public names."""
     shown = {row[0].strip("`").partition("(")[0] for row in rows(read("testing"))}
@@ -252,5 +275,5 @@ def test_every_name_of_the_test_kit_is_explained():
 
 def test_every_reference_page_is_compared_here():
     """A new reference page needs a test that holds it to the code."""
-    compared = {"admin", "celery", "checks", "effects", "http", "problems", "settings", "states", "testing"}
+    compared = {"admin", "celery", "checks", "commands", "effects", "http", "problems", "settings", "states", "testing"}
     assert {Path(page).stem for page in REFERENCE.glob("*.md")} == compared

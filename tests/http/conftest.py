@@ -13,7 +13,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import clear_url_caches
 
-from tests.http import views
+from tests.http import does, views
 
 
 class Sender:
@@ -40,10 +40,10 @@ def protected_views(settings: Any) -> Iterator[None]:
     settings.ROOT_URLCONF = "tests.http.views"
     settings.EFFECTS = {}
     clear_url_caches()
-    views.reset()
+    does.reset()
     views.handled.clear()
     yield
-    views.gate.opened.set()
+    does.gate.opened.set()
 
 
 @pytest.fixture
@@ -103,6 +103,6 @@ def in_thread() -> Iterator[Callable[..., Any]]:
         return wait
 
     yield start
-    views.gate.opened.set()
+    does.gate.opened.set()
     for thread in threads:
         thread.join(30)

@@ -27,7 +27,7 @@ from effects.http.decorators import idempotent
 from effects.models import Request
 from effects.testing import provider_says
 from tests.core.declared import Charge
-from tests.http import views
+from tests.http import does
 from tests.http.conftest import Sender
 
 both_settings = pytest.mark.parametrize("atomic_requests", [False, True], indirect=True, ids=["", "atomic"])
@@ -50,7 +50,7 @@ def test_row_22_streams_go_out_whole_and_are_not_stored(send: Sender, kind: str)
     second = send(f"/{kind}/api/", do="streams")
     assert (second.status_code, code(second)) == (409, "operation_result_unavailable")
     assert Request.objects.get().answer_missing == "streaming"
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 @database
@@ -79,7 +79,7 @@ def test_row_23_safe_methods_ignore_the_key(send: Sender) -> None:
         assert send("/transactional/function/", method="GET", do="nothing").status_code == 200
         assert send("/transactional/api/", method="OPTIONS").status_code == 200
     assert not Request.objects.exists()
-    assert len(views.calls) == 2
+    assert len(does.calls) == 2
 
 
 @database
@@ -129,7 +129,7 @@ def test_row_27_undecorated_methods_keep_their_transaction(send: Sender, atomic_
     """The class's other methods run as the project has configured them."""
     response = send("/transactional/api/", method="PUT", name="a")
     assert response.status_code == 400
-    assert views.calls == [atomic_requests]
+    assert does.calls == [atomic_requests]
     assert Group.objects.count() == (0 if atomic_requests else 1)
 
 
@@ -222,7 +222,7 @@ def test_row_38_many_at_one_instant(send: Sender, in_thread: Any, kind: str) -> 
     good = 201 if kind == "declared" else 200
     assert {answer.status_code for answer in answers} <= {good, 409}
     assert len({answer.content for answer in answers if answer.status_code == good}) == 1
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
     assert Request.objects.count() == 1
     assert len(provider.sends) == (1 if kind == "declared" else 0)
 
@@ -302,7 +302,7 @@ class InsideTestCase(TestCase):
 
     def test_row_42(self) -> None:
         """Answers, replays, errors and rows, all within the test's transaction."""
-        views.reset()
+        does.reset()
         client = logged_in(User.objects.create_user("ada"))
         before = connection.settings_dict["ATOMIC_REQUESTS"]
         for atomic_requests in (False, True):

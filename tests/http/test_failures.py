@@ -16,7 +16,7 @@ from effects.exceptions import DuplicatePerformError, LocalWriteError, MarkedFor
 from effects.models import Approval, Execution, Request
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Approved, Charge, Plain
-from tests.http import views
+from tests.http import does, views
 from tests.http.conftest import Sender
 
 both_settings = pytest.mark.parametrize("atomic_requests", [False, True], indirect=True, ids=["", "atomic"])
@@ -42,11 +42,11 @@ def state(key: str = "k") -> str:
 def test_row_11_39_a_declared_view_runs_again_where_nothing_was_sent(send: Sender, in_thread: Any) -> None:
     """Once the lease is past its key is free; the first owner, if it lives after all, is not heard."""
     first = in_thread(send, "/declared/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     time_passes(timedelta(minutes=2))
     second = send("/declared/api/", do="hold")
     assert (second.status_code, body(second)) == (200, {"n": 2})
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert (first().status_code, code(first())) == (503, "execution_unavailable")
     assert send("/declared/api/", do="hold").content == second.content
     assert sorted(Request.objects.values_list("state", flat=True)) == ["answered", "released"]
@@ -55,43 +55,43 @@ def test_row_11_39_a_declared_view_runs_again_where_nothing_was_sent(send: Sende
 def test_row_11_an_opaque_view_is_in_doubt(send: Sender, in_thread: Any) -> None:
     """It may have called out, so it never runs again by itself, and its late answer is not sent."""
     first = in_thread(send, "/opaque/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     time_passes(timedelta(minutes=2))
     for _ in range(2):
         second = send("/opaque/api/", do="hold")
         assert (second.status_code, code(second)) == (409, "operation_uncertain")
         assert "Retry-After" not in second
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert code(first()) == "operation_uncertain"
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 def test_row_12_the_owner_died_after_a_send(send: Sender, in_thread: Any) -> None:
     """Nobody knows until the look-up does; then `answer=` answers."""
     with provider_says(Charge, TimeoutError("t"), look_up=effects.Found("ch_1", {"id": "ch_1"})) as provider:
         first = in_thread(send, "/declared/api/", do="charge_then_hold")
-        assert views.gate.entered.wait(10)
+        assert does.gate.entered.wait(10)
         time_passes(timedelta(minutes=2))
         second = send("/declared/api/", do="charge_then_hold")
         assert (second.status_code, code(second)) == (409, "operation_uncertain")
         assert "Retry-After" not in second
         assert body(second)["safe_new_key"] is False
-        views.gate.opened.set()
+        does.gate.opened.set()
         assert code(first()) == "operation_uncertain"
         run_due()
     third = send("/declared/api/", do="charge_then_hold")
     assert (third.status_code, body(third), third["Location"]) == (201, {"charged": {"id": "ch_1"}}, "/charges/1/")
-    assert len(provider.sends) == len(views.calls) == 1
+    assert len(provider.sends) == len(does.calls) == 1
 
 
 def test_the_owner_died_after_success(send: Sender, in_thread: Any) -> None:
     """The retry that finds the lease past gets the answer that `answer=` builds."""
     with provider_says(Charge, DONE):
         first = in_thread(send, "/declared/api/", do="charge_then_hold")
-        assert views.gate.entered.wait(10)
+        assert does.gate.entered.wait(10)
         time_passes(timedelta(minutes=2))
         second = send("/declared/api/", do="charge_then_hold")
-        views.gate.opened.set()
+        does.gate.opened.set()
     assert (second.status_code, body(second)) == (201, {"charged": {"id": "ch_1"}})
     assert first().content == second.content
 
@@ -146,7 +146,7 @@ def test_row_16_transactional_leaves_nothing(send: Sender, atomic_requests: bool
         assert send("/transactional/api/", do=do, name="a").status_code == 500
     assert not Request.objects.exists()
     assert not Group.objects.exists()
-    assert len(views.calls) == 2
+    assert len(does.calls) == 2
 
 
 @both_settings
@@ -220,7 +220,7 @@ def test_row_20_a_lock_wait_that_is_over(send: Sender, in_thread: Any, kind: str
     holder()
     assert (response.status_code, code(response)) == (503, "execution_unavailable")
     assert int(response["Retry-After"]) > 0
-    assert not views.calls
+    assert not does.calls
 
 
 def test_row_20_no_database(protected_views: None, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_row_20_no_database(protected_views: None, transactional_db: None, monke
         monkeypatch.undo()
         connection.close()
     assert (response.status_code, code(response)) == (503, "execution_unavailable")
-    assert not views.calls
+    assert not does.calls
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_row_43_an_opaque_view_never_calls_twice(send: Sender, do: str, status: 
     assert send("/opaque/api/", do=do).status_code == status
     for _ in range(2):
         assert code(send("/opaque/api/", do=do)) == "operation_uncertain"
-    assert len(views.direct_calls) == 1
+    assert len(does.direct_calls) == 1
 
 
 @pytest.mark.parametrize("do", ["ask", "ask_then_boom"])
@@ -400,14 +400,14 @@ def test_row_51_performed_and_called_directly(send: Sender, in_thread: Any) -> N
     """An opaque view that was cut short stays in doubt, though what it performed is settled; a person resolves it."""
     with provider_says(Charge, DONE) as provider:
         first = in_thread(send, "/opaque/api/", do="charge_and_call_out")
-        assert views.gate.entered.wait(10)
+        assert does.gate.entered.wait(10)
         time_passes(timedelta(minutes=2))
         assert code(send("/opaque/api/", do="charge_and_call_out")) == "operation_uncertain"
-        views.gate.opened.set()
+        does.gate.opened.set()
         first()
         run_due()
     assert code(send("/opaque/api/", do="charge_and_call_out")) == "operation_uncertain"
-    assert (len(provider.sends), len(views.direct_calls)) == (1, 1)
+    assert (len(provider.sends), len(does.direct_calls)) == (1, 1)
 
 
 # -- declared views: finishing(), the read-only rule ------------------------------------------------------------------

@@ -13,7 +13,7 @@ from effects import leases
 from effects.leases import Renewer
 from effects.models import Request
 from effects.testing import time_passes
-from tests.http import views
+from tests.http import does
 from tests.http.conftest import Sender
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,7 @@ def lease() -> Any:
 def test_row_39_a_slow_handler_keeps_its_lease(send: Sender, in_thread: Any, settings: Any) -> None:
     """The thread renews what is held, and nothing that is not ours."""
     first = in_thread(send, "/opaque/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     row = Request.objects.get()
     time_passes(timedelta(seconds=59))
     before = lease()
@@ -37,23 +37,23 @@ def test_row_39_a_slow_handler_keeps_its_lease(send: Sender, in_thread: Any, set
     assert lease() - before > timedelta(seconds=50)
     renewer._held[row.pk] = row.epoch + 1
     assert renewer.renew() == 0
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert first().status_code == 200
 
 
 def test_row_39_renewal_ends_at_the_limit(send: Sender, in_thread: Any) -> None:
     """Past `HANDLER_MAX` a lease is not pushed further, so another can take over."""
     first = in_thread(send, "/declared/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     row = Request.objects.get()
     time_passes(timedelta(minutes=11))
     renewer = Renewer()
     renewer._held[row.pk] = row.epoch
     renewer.renew()
     assert send("/declared/api/", do="hold").status_code == 200
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert first().status_code == 503
-    assert len(views.calls) == 2
+    assert len(does.calls) == 2
 
 
 def test_the_thread_renews_by_itself(send: Sender, in_thread: Any, settings: Any) -> None:
@@ -69,7 +69,7 @@ def test_the_thread_renews_by_itself(send: Sender, in_thread: Any, settings: Any
             return count
 
     first = in_thread(send, "/opaque/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     row = Request.objects.get()
     renewer = Watching()
     renewer.hold(row.pk, row.epoch)
@@ -78,7 +78,7 @@ def test_the_thread_renews_by_itself(send: Sender, in_thread: Any, settings: Any
     renewer.stop()
     assert renewer._thread is not None
     assert not renewer._thread.is_alive()
-    views.gate.opened.set()
+    does.gate.opened.set()
     first()
 
 

@@ -13,7 +13,7 @@ import effects
 from effects.models import Execution, Request
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge
-from tests.http import views
+from tests.http import does
 from tests.http.conftest import Sender
 
 KINDS = ("transactional", "opaque", "declared")
@@ -39,7 +39,7 @@ def test_row_1_2_29_one_run_then_the_same_bytes(send: Sender, atomic_requests: b
     assert second["Content-Type"] == first["Content-Type"]
     assert "Idempotent-Replayed" not in first
     assert second["Idempotent-Replayed"] == "true"
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
     row = Request.objects.get()
     assert (row.state, row.answer_status, row.handler_returned) == ("answered", first.status_code, True)
 
@@ -47,9 +47,9 @@ def test_row_1_2_29_one_run_then_the_same_bytes(send: Sender, atomic_requests: b
 def test_row_1_the_claim_is_durable_before_a_journaled_view_runs(send: Sender, in_thread: Any) -> None:
     """While the handler runs, its request stands in the table for every connection."""
     first = in_thread(send, "/opaque/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     assert Request.objects.get().state == "running"
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert first().status_code == 200
 
 
@@ -59,7 +59,7 @@ def test_row_3_a_missing_key_is_refused_with_a_link(send: Sender) -> None:
     assert (response.status_code, code(response)) == (400, "idempotency_key_missing")
     assert "describedby" in response["Link"]
     assert not Request.objects.exists()
-    assert not views.calls
+    assert not does.calls
 
 
 def test_row_3_an_optional_view_runs_plainly_and_says_so(send: Sender) -> None:
@@ -80,7 +80,7 @@ def test_row_4_a_malformed_key_is_refused_before_anything(send: Sender, key: str
     response = send("/transactional/api/", key, name="a")
     assert (response.status_code, code(response)) == (400, "idempotency_key_invalid")
     assert not Request.objects.exists()
-    assert not views.calls
+    assert not does.calls
 
 
 def test_row_5_quoted_and_bare_are_one_key(send: Sender) -> None:
@@ -88,7 +88,7 @@ def test_row_5_quoted_and_bare_are_one_key(send: Sender) -> None:
     first = send("/transactional/api/", "K-1", name="a")
     second = send("/transactional/api/", '"K-1";v=1', name="a")
     assert first.content == second.content
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,21 +105,21 @@ def test_row_6_another_request_under_the_key_is_refused(send: Sender, kind: str)
         assert json.loads(response.content)["differs"] == [part]
         assert b"OTHER" not in response.content
         assert b"operation_ref" not in response.content
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 def test_row_6_while_the_first_is_in_flight(send: Sender, in_thread: Any) -> None:
     """A journaled request refuses another one under its key at once; a transactional one as soon as it committed."""
     first = in_thread(send, "/opaque/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     assert send("/opaque/api/", do="nothing").status_code == 422
-    views.gate.opened.set()
+    does.gate.opened.set()
     first()
-    views.reset()
+    does.reset()
     first = in_thread(send, "/transactional/api/", "t", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     assert code(send("/transactional/api/", "t", do="nothing")) == "operation_in_progress"
-    views.gate.opened.set()
+    does.gate.opened.set()
     first()
     assert send("/transactional/api/", "t", do="nothing").status_code == 422
 
@@ -141,7 +141,7 @@ def test_row_8_keys_of_others_are_others(send: Sender, settings: Any) -> None:
         send("/transactional/api/", name="c", headers={"X-Tenant": "t2"}),
     ]
     assert [answer.status_code for answer in answers] == [201, 201, 201]
-    assert len(views.calls) == 3
+    assert len(does.calls) == 3
 
 
 def test_row_9_nobody_has_no_keys(send: Sender) -> None:
@@ -161,21 +161,21 @@ def test_row_9_nobody_has_no_keys(send: Sender) -> None:
 def test_row_10_the_first_is_still_running(send: Sender, in_thread: Any, kind: str) -> None:
     """409 with Retry-After at once, then the replay."""
     first = in_thread(send, f"/{kind}/api/", do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     second = send(f"/{kind}/api/", do="hold")
     assert (second.status_code, code(second), second["Retry-After"]) == (409, "operation_in_progress", "1")
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert first().content == send(f"/{kind}/api/", do="hold").content
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_row_10_a_duplicate_may_wait(send: Sender, in_thread: Any, method: str) -> None:
     """With `wait=` it gets the first answer as soon as that is there."""
     first = in_thread(send, "/patient/", method=method, do="hold")
-    assert views.gate.entered.wait(10)
+    assert does.gate.entered.wait(10)
     second = in_thread(send, "/patient/", method=method, do="hold")
-    views.gate.opened.set()
+    does.gate.opened.set()
     assert second().content == first().content
     assert second()["Idempotent-Replayed"] == "true"
 
@@ -203,7 +203,7 @@ def test_row_14_raised_rolls_the_rows_back_and_is_stored(send: Sender, atomic_re
     assert (first.status_code, second.content) == (400, first.content)
     assert second["Idempotent-Replayed"] == "true"
     assert not Group.objects.exists()
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 def test_row_14_returned_commits_the_rows(send: Sender) -> None:
@@ -211,7 +211,7 @@ def test_row_14_returned_commits_the_rows(send: Sender) -> None:
     first = send("/transactional/api/", do="write_then_409", name="a")
     assert send("/transactional/api/", do="write_then_409", name="a").content == first.content
     assert Group.objects.get().name == "a"
-    assert len(views.calls) == 1
+    assert len(does.calls) == 1
 
 
 def test_row_14_what_passes_is_not_stored(send: Sender) -> None:
@@ -227,7 +227,7 @@ def test_row_14_an_opaque_view_keeps_every_refusal(send: Sender) -> None:
         first = send("/opaque/api/", do, do=do)
         assert first.status_code == status
         assert send("/opaque/api/", do, do=do)["Idempotent-Replayed"] == "true"
-    assert len(views.calls) == 2
+    assert len(does.calls) == 2
 
 
 def test_row_14_the_project_says_otherwise(send: Sender) -> None:
@@ -257,7 +257,7 @@ def test_row_15_nothing_is_recorded_of_what_the_framework_refuses(send: Sender) 
     assert send("/json_only/", body=b"<a/>", content_type="application/xml").status_code == 415
     assert send("/opaque/api/", method="DELETE").status_code == 405
     assert not Request.objects.exists()
-    assert not views.calls
+    assert not does.calls
 
 
 def test_row_17_a_replay_asks_the_project(send: Sender, settings: Any) -> None:
@@ -277,7 +277,7 @@ def test_row_18_19_past_retention(send: Sender) -> None:
     time_passes(timedelta(days=31))
     run_due()
     assert send("/transactional/api/", do="nothing").status_code == 200
-    assert len(views.calls) == 2
+    assert len(does.calls) == 2
 
 
 def test_row_14_freeze_callable_frees_where_allowed(send: Sender) -> None:

@@ -37,7 +37,8 @@ def large_refund(stage: Stage, told: Telling) -> None:
     approval = execution.approvals.get()
     told.happened = (
         "1500 € need another person. An hour later Maria approves in the admin, and Celery sends it. Omar clicks a "
-        f"moment later, on a page that is old by then: {'nothing changes' if _changed_nothing(execution) else 'IT COUNTS'}."
+        "moment later, on a page that is old by then: "
+        f"{'nothing changes' if _changed_nothing(execution) else 'IT COUNTS AS WELL'}."
     )
     told.saw = (
         first.words,
@@ -47,9 +48,7 @@ def large_refund(stage: Stage, told: Telling) -> None:
     )
     told.expect_answer(first, AWAITING)
     told.expect_answer(waiting, AWAITING)
-    told.expect_answer(last, "201")
-    told.expect(again.replayed, "the last answer is no replay")
-    told.expect_same_bytes(stage, key, last)
+    told.expect_replayed(stage, key, again)
     told.expect(approval.state == "spent", f"the approval is {approval.state}, not spent")
     told.expect("changed nothing" in refused.text, "the second approver was not told that the click changed nothing")
     told.expect(_changed_nothing(execution), "the second approver's click changed something")
@@ -83,9 +82,7 @@ def nobody_can_tell(stage: Stage, told: Telling) -> None:
     told.shop = counted(len(payouts), "payout")
     told.expect_answer(first, "409 uncertain")
     told.expect("Resolved." in decided.said, f"the admin answered {decided.status}: {decided.said}")
-    told.expect_answer(last, "201")
-    told.expect(again.replayed, "the last answer is no replay")
-    told.expect_same_bytes(stage, key, last)
+    told.expect_replayed(stage, key, again)
     told.expect(last.data.get("stripe_id") == found.id, "the answer does not name what the person found")
     told.expect(_state(execution) == "completed", f"it is {_state(execution)}")
     told.expect(len(payouts) == 1, f"the shop has {counted(len(payouts), 'payout')} of it")

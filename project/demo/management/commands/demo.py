@@ -14,9 +14,9 @@ class Command(BaseCommand):
     """Show the product at work, on real components, and check it against the provider's own ledger."""
 
     help = (
-        "Starts PostgreSQL, Redis and a Stripe unless DATABASE_URL and REDIS_URL name some, the shop's web server, a "
-        "Celery worker and beat; plays seven hard moments over real HTTP; compares Stripe's ledger with the journal and "
-        "the shop's rows. Exits with 1 if they differ or a story came out wrong. Leaves nothing behind."
+        "Starts PostgreSQL and Redis, unless DATABASE_URL and REDIS_URL name some, a Stripe, the shop's web server, a "
+        "Celery worker and beat; plays seven hard moments over real HTTP; compares Stripe's ledger with the journal "
+        "and the shop's rows. Exits with 1 if they differ or a story came out wrong. Leaves nothing behind."
     )
     # They would ask a database that does not run yet; the demo runs them once it does.
     requires_system_checks = ()
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("--serve", action="store_true", help="stay up afterwards, with the admin to look around in")
         parser.add_argument("--port", type=int, help="the port of the shop's web server; any free one by default")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **options: Any) -> None:
         """Run it."""
         try:
             is_good = show(Options(json=options["json"], serve=options["serve"], port=options["port"]))

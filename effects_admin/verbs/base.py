@@ -1,0 +1,58 @@
+"""What each verb answers: who may, when it is possible, what it does, and how it is done."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+from effects_admin import forms
+from effects_admin.cases import Case, RequestCase
+
+__all__ = ["Verb"]
+
+C = TypeVar("C", Case, RequestCase)
+
+
+class Verb(Generic[C]):
+    """One thing that a person may do to a row, on a page of its own.
+
+    Attributes:
+        name: the last part of the page's address.
+        title: what the button says.
+        done: what the message says afterwards.
+        form_class: what the person fills in.
+        tone: how the button looks: it sends, it ends, or it does neither.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    done: ClassVar[str]
+    form_class: ClassVar[type[forms.DecisionForm]] = forms.DecisionForm
+    tone: ClassVar[str] = "plain"
+
+    def not_permitted(self, case: C) -> str:
+        """Return why this person may not; empty if they may."""
+        raise NotImplementedError
+
+    def not_possible(self, case: C) -> str:
+        """Return why it cannot be done as the row stands; empty if it can."""
+        raise NotImplementedError
+
+    def consequences(self, case: C) -> list[str]:
+        """Return what exactly will be done, in sentences."""
+        raise NotImplementedError
+
+    def initial(self, case: C) -> dict[str, Any]:
+        """Return what the page carries."""
+        return {"revision": case.row.revision, "decision_id": forms.new_decision_id()}
+
+    def was_done(self, case: C, data: dict[str, Any]) -> bool:  # noqa: ARG002 - for the verbs that record one
+        """Return whether this very decision is recorded already: the page was sent twice."""
+        return False
+
+    def decide(self, case: C, data: dict[str, Any]) -> object:
+        """Do it, through the public function. Commits."""
+        raise NotImplementedError
+
+    def why_not(self, case: C) -> str:
+        """Return in words why this person cannot do it now; empty if they can."""
+        return self.not_permitted(case) or self.not_possible(case)

@@ -1,0 +1,49 @@
+"""How long the machine runs, and the project's own table."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import hypothesis
+import pytest
+from django.db import connection
+
+hypothesis.settings.register_profile(
+    "normal",
+    max_examples=50,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.register_profile(
+    "ci", hypothesis.settings.get_profile("normal"), max_examples=500, stateful_step_count=60, derandomize=False,
+    print_blob=True,
+)  # fmt: skip
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "normal")
+
+
+@pytest.fixture
+def profile() -> hypothesis.settings:
+    """The settings that the environment asks for."""
+    return hypothesis.settings.get_profile(PROFILE)
+
+
+@pytest.fixture
+def journal(transactional_db: Any, settings: Any) -> Iterator[None]:
+    """An empty journal beside a table that the settled hooks write to; handlers live for a minute."""
+    settings.EFFECTS = {**settings.EFFECTS, "REQUEST_LEASE": timedelta(seconds=60), "HANDLER_MAX": timedelta(minutes=10)}
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE machine_row (id bigserial PRIMARY KEY, ref text NOT NULL, state text NOT NULL)")
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE machine_row")

@@ -1,0 +1,236 @@
+"""What must hold after every step: the provider's own ledger against the journal and the project's rows.
+
+- applied ≤ 1 for each key, over all its generations; one more for each resend that a named person ordered and that was
+  spent. Supersede allows none: what it follows is failed or rejected, and so not applied;
+- completed and partially completed ⇒ applied;
+- pending, awaiting approval, failed, rejected ⇒ not applied, and nothing under way, taken as an order, or permitted to a
+  process whose deadline has not passed, that could still apply it; without `may_have_applied` an executing one has
+  nothing but its open attempt;
+- approvals: spent before the wire, once (or, covering retries, while all earlier ones are proven absent), by enough
+  distinct people who did not ask, on the digest of the bytes that were on the wire and of what was shown then;
+- receipts replay to the row, attempts and licences fit it (`effects.audit`);
+- the settled hook's rows: one for each settling, none for anything else, and the newest says what the row says;
+- a request ends only when what it holds is settled, is released only when all that it performed is rejected, never
+  changes its answer, and what was told to be safe under a new key is never applied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from effects import audit, canonical, replay
+from effects.audit import attempts, cases, licences
+from effects.audit.replay import differences
+from effects.intents import approval_digest
+from effects.models import Approval, Attempt, Execution, Receipt, Request, RequestExecution
+from effects.snapshots import request_snapshot
+from effects.states import (
+    EXECUTION_SETTLED,
+    NOTHING_HAPPENED,
+    REQUEST_ENDED,
+    ApprovalPurpose,
+    ApprovalState,
+    AttemptOutcome,
+    ExecutionState,
+    RequestState,
+    values,
+)
+from tests.machine.world import World
+
+__all__ = ["Oracle", "Violation"]
+
+_S = ExecutionState
+_HAPPENED = values({_S.COMPLETED, _S.PARTIALLY_COMPLETED})
+_SETTLED = values(EXECUTION_SETTLED)
+#: Late is what the machine itself left undone.
+_LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "sweep_stopped"}
+
+
+class Violation(AssertionError):
+    """A promise is broken."""
+
+
+class Oracle:
+    """Looks at a world after each step."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._seen: dict[UUID, tuple[int, ...]] = {}
+        self._spent: dict[UUID, int] = {}
+        self._wired = 0
+
+    def check(self) -> None:
+        """Look at all that changed.
+
+        Raises:
+            Violation: a promise is broken.
+        """
+        world = self.world
+        world.rows = list(Execution.objects.order_by("created_at", "pk"))
+        world.requests = list(Request.objects.order_by("created_at", "pk"))
+        world.provider.settle()
+        self._check_ledger()
+        for row in world.rows:
+            self._check_row(row)
+        changed = [row for row in world.rows if self._is_new(row)]
+        if changed:
+            self._check_evidence(changed)
+            self._check_approvals()
+            self._check_hooks()
+        self._check_wire()
+        self._check_requests([request for request in world.requests if self._is_new(request)])
+
+    def check_leases(self, now: datetime) -> None:
+        """After a sweep nothing executes, and no handler runs, past its lease; what another sweep has in hand aside."""
+        for model, state in ((Execution, _S.EXECUTING), (Request, RequestState.RUNNING)):
+            late = model.objects.filter(state=str(state), lease_expires_at__lte=now)
+            for row in late:
+                self._demand(row.swept_until is not None and row.swept_until > now, row, "is past its lease, and swept")
+
+    def audit(self, now: datetime) -> None:
+        """Let the operations' own audit look at the whole journal."""
+        found = [each for each in audit.audit(audit.Scope(now), Counter()) if each.code not in _LATE]
+        self._demand(not found, None, f"the audit finds {found}")
+
+    # -- executions ----------------------------------------------------------------------------------------------
+
+    def _check_ledger(self) -> None:
+        keys, allowed = defaultdict(list), defaultdict(lambda: 1)
+        for row in self.world.rows:
+            keys[row.binding].append(row.provider_key)
+        ordered = Approval.objects.filter(purpose=str(ApprovalPurpose.RESEND), state=str(ApprovalState.SPENT))
+        for binding in ordered.values_list("execution__binding", flat=True):
+            allowed[binding] += 1
+        for binding, used in keys.items():
+            applied = self.world.provider.applied(*used)
+            self._demand(applied <= allowed[binding], None, f"applied {applied} times, allowed {allowed[binding]}")
+
+    def _check_row(self, row: Execution) -> None:
+        provider = self.world.provider
+        if row.state in _HAPPENED:
+            self._demand(provider.applied(row.provider_key) > 0, row, "did not happen")
+        if row.state in NOTHING_HAPPENED:
+            self._demand(not provider.applied(row.provider_key), row, "happened")
+            self._demand(not provider.under_way(row.provider_key), row, "is under way")
+            self._demand(not self._licensed(row), row, "can be sent by a process that holds a permit")
+        elif row.state == _S.EXECUTING and not row.may_have_applied:
+            open_attempt = row.attempts
+            older = [each for each in self._licensed(row) if each != open_attempt]
+            self._demand(not older, row, f"has attempts {older} beside the open one")
+
+    def _licensed(self, row: Execution) -> list[int]:
+        """Return the attempts that a process may still start."""
+        clock = self.world.provider.clock()
+        held = [each for each in self.world.senders if each.execution == row.pk and each.report is None]
+        return [each.permit.number for each in held if clock < each.deadline]
+
+    def _check_evidence(self, rows: list[Execution]) -> None:
+        for case in cases.load(rows, Counter()):
+            for rule in (attempts.of_case(case), licences.of_case(case), differences(case.row, case.replay)):
+                for finding in rule:
+                    self._demand(False, case.row, f"{finding.code}: {finding.wrong}")
+
+    # -- approvals -----------------------------------------------------------------------------------------------
+
+    def _check_approvals(self) -> None:
+        """When a licence is first seen spent, and whenever it licenses one more send."""
+        for approval in Approval.objects.filter(state=str(ApprovalState.SPENT)).select_related("execution"):
+            licensed = list(approval.attempts.order_by("number"))
+            if self._spent.get(approval.pk) == len(licensed):
+                continue
+            row = approval.execution
+            if approval.pk not in self._spent and approval.rule:
+                voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
+                asked = {person["id"] for person in row.requesters}
+                self._demand(len(voters - asked) >= approval.quorum, row, "was sent with too few approvals")
+            self._spent[approval.pk] = len(licensed)
+            self._demand(approval.covers_retries or len(licensed) == 1, row, "was sent twice under one approval")
+            for attempt in licensed[:-1]:
+                proven = attempt.outcome in (AttemptOutcome.NOT_APPLIED, AttemptOutcome.NOT_SENT)
+                self._demand(proven, row, f"was sent again under one approval, attempt {attempt.number} unproven")
+
+    def _check_wire(self) -> None:
+        """What reached the provider since the last step was permitted, under its own key, and approved as it was."""
+        wired, self._wired = self.world.provider.wire[self._wired :], len(self.world.provider.wire)
+        for sent in wired:
+            attempt = Attempt.objects.select_related("execution", "approval").get(
+                execution__provider_key=sent.key, number=sent.number
+            )
+            row, licence = attempt.execution, attempt.approval
+            payload = canonical.digest("effects.payload", sent.payload)
+            self._demand(attempt.payload_digest == payload, row, "was sent with other contents than permitted")
+            self._demand(licence is not None or row.contract["approval"] is None, row, "was sent without an approval")
+            if licence is not None:
+                resent = licence.purpose == ApprovalPurpose.RESEND
+                digest = approval_digest(
+                    operation=row.operation, provider=row.provider, tenant=row.tenant, key=row.key,
+                    payload_digest=payload, summary_digest=row.summary_digest if resent else sent.shown,
+                    rule=row.contract["approval"], purpose=licence.purpose,
+                )  # fmt: skip
+                self._demand(licence.digest == digest, row, "was sent with other contents than approved")
+                self._demand(licence.state == ApprovalState.SPENT, row, "was sent before its approval was spent")
+
+    # -- the project's rows --------------------------------------------------------------------------------------
+
+    def _check_hooks(self) -> None:
+        written: dict[str, list[str]] = defaultdict(list)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT ref, state FROM machine_row ORDER BY id")
+            for ref, state in cursor.fetchall():
+                written[ref].append(state)
+        settlings = Counter(
+            Receipt.objects.filter(execution__isnull=False, to_state__in=_SETTLED)
+            .exclude(from_state__in=_SETTLED)
+            .values_list("execution_id", flat=True)
+        )
+        for row in self.world.rows:
+            rows, settled = written[str(row.pk)], row.state in _SETTLED
+            self._demand(len(rows) <= settlings[row.pk], row, f"has the project's rows {rows}")
+            if settled and row.hook_due_at is None:
+                self._demand(rows[-1:] == [row.state], row, f"has the project's rows {rows}")
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _check_requests(self, changed: list[Request]) -> None:
+        told = cases.replays(changed, Counter())
+        for request in changed:
+            for finding in differences(request, told[request.pk]):
+                self._demand(False, request, f"{finding.code}: {finding.wrong}")
+            if request.state in REQUEST_ENDED:
+                self._check_ended(request)
+        for request in self.world.requests:
+            if request.answer is not None:
+                first = self.world.answers.setdefault(request.pk, (request.answer[0], request.answer[2]))
+                self._demand(first == (request.answer[0], request.answer[2]), request, "has changed its answer")
+        for request_id in self.world.told_safe:
+            for row in self.world.rows:
+                if row.key == f"request:{request_id}":
+                    self._demand(not self.world.provider.applied(row.provider_key), row, "happened, and was told safe")
+
+    def _check_ended(self, request: Request) -> None:
+        linked = [link.execution for link in RequestExecution.objects.filter(request=request).select_related("execution")]
+        if request.state == RequestState.RELEASED:
+            self._demand(all(row.state == _S.REJECTED for row in linked), request, "was released")
+        held = Execution.objects.filter(links__request=request, links__holds=True)
+        self._demand(not held.exclude(state__in=_SETTLED).exists(), request, "ended before what it holds")
+        snapshot = request_snapshot(request)
+        if replay.safe_new_key(snapshot, replay.standing_of(snapshot)):
+            for row in linked:
+                provider = self.world.provider
+                still = provider.applied(row.provider_key) or provider.under_way(row.provider_key)
+                self._demand(not still, row, "happened or can happen, and a new key is called safe")
+
+    def _is_new(self, row: Execution | Request) -> bool:
+        stands = (row.receipt_count, getattr(row, "hook_failures", 0), row.holds_key)
+        known, self._seen[row.pk] = self._seen.get(row.pk), stands
+        return known != stands
+
+    def _demand(self, holds: bool, row: Any, what: str) -> None:
+        if not holds:
+            name = f"{row._meta.model_name} {row} ({row.state}, {row.reason}) " if row is not None else ""
+            raise Violation(name + what)
