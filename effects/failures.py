@@ -61,7 +61,7 @@ class SendError(Exception):
         self.message, self.code, self.reference = message, code, reference
 
 
-class ProvenNotApplied(SendError):
+class ProvenNotApplied(SendError):  # noqa: N818 - named for what it proves
     """The provider's answer proves that nothing was applied by this attempt."""
 
 
@@ -208,7 +208,7 @@ def _attribute(error: BaseException, name: str, read: Callable[[Any], Any]) -> A
     try:
         value = getattr(error, name, None)
         return read(value) if value not in (None, "") else None
-    except Exception:  # a property, a comparison or a __str__ of foreign code
+    except Exception:  # noqa: BLE001 - a property, a comparison or a __str__ of foreign code
         return None
 
 
@@ -218,7 +218,7 @@ def _as_wait(value: Any) -> timedelta | None:
     return min(max(value, timedelta(0)), LONGEST_WAIT) if isinstance(value, timedelta) else None
 
 
-class Doubt(SendError):
+class Doubt(SendError):  # noqa: N818 - as above
     """The request was sent and the answer proves nothing: a 5xx, a timeout, an answer that cannot be read.
 
     Args:
@@ -258,5 +258,5 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> timedel
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # a provider's exception may not even print
+    except Exception:  # noqa: BLE001 - a provider's exception may not even print
         return type(error).__name__

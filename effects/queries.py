@@ -6,6 +6,8 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
+
 from effects.exceptions import ExecutionNotFoundError
 from effects.models import Approval, Execution, Request
 from effects.outcomes import Outcome
@@ -26,7 +28,7 @@ def get(ref: str | UUID) -> ExecutionSnapshot:
     """
     try:
         return snapshot(Execution.objects.get(pk=ref))
-    except (Execution.DoesNotExist, ValueError) as error:
+    except (Execution.DoesNotExist, ValidationError) as error:
         raise ExecutionNotFoundError(f"There is no execution {ref}") from error
 
 
@@ -48,7 +50,7 @@ def get_request(ref: str | UUID) -> RequestSnapshot:
     """
     try:
         return request_snapshot(Request.objects.get(pk=ref))
-    except (Request.DoesNotExist, ValueError) as error:
+    except (Request.DoesNotExist, ValidationError) as error:
         raise ExecutionNotFoundError(f"There is no request {ref}") from error
 
 

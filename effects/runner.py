@@ -228,7 +228,7 @@ def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[R
         # the effect's own code is not the handler that performs it
         with without_request():
             answer: Any = call(context, permit)
-    except BaseException as error:  # an interrupt too: what was sent is in doubt, then it goes on
+    except BaseException as error:  # noqa: BLE001 - an interrupt too: what was sent is in doubt, then it goes on
         failure = classify(error)
         log.info("%s %s: %s (%s)", effect.operation, context.ref, failure.reason, failure.code)
         return failure, error if is_interrupt(error) else None
@@ -268,7 +268,7 @@ def _write_until_done(write: Callable[[], T]) -> T:
     while True:
         try:
             return write()
-        except (JournalUnavailableError, OperationalError):  # away, or too busy: a lock timeout, a full disk
+        except (JournalUnavailableError, OperationalError):  # noqa: PERF203 - away, or too busy: a lock timeout, a full disk
             if journal().in_atomic_block:
                 raise
             wait = next(waits, wait)

@@ -1,8 +1,8 @@
 """Signals for observers, sent after the commit; what a receiver raises is logged and changes nothing.
 
 `execution_changed(sender, execution)`: an `ExecutionSnapshot` after a change that this process made; the sender is the
-effect's class, so `execution_changed.connect(receiver, sender=RefundPayment)` hears of its own effect alone. Signals are
-hints, never control flow: a change made by a process that then died is announced by nobody.
+effect's class, so `execution_changed.connect(receiver, sender=RefundPayment)` hears of its own effect alone. Signals
+are hints, never control flow: a change made by a process that then died is announced by nobody.
 """
 
 from __future__ import annotations

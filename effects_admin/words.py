@@ -142,6 +142,8 @@ EVENTS: Mapping[str, str] = {
     "supersede": "Its key passed to a successor",
     "contradict": "Contradicted: it is a person's now",
     "observe": "Evidence from elsewhere kept",
+    "doubt_since": "The journal was restored: what it forgot may have been sent",
+    "extend_doubt": "The journal was restored: absence is evidence only from a later time on",
     "run_hook": "The project's own rows were written",
     "open": "Opened",
     "renew": "Lease renewed",

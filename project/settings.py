@@ -10,12 +10,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
 def database(url: str) -> dict[str, Any]:
-    """Return the settings of the database at a URL."""
+    """Return the settings of the database at a URL.
+
+    Raises:
+        ImproperlyConfigured: It is no PostgreSQL.
+    """
+    scheme = url.partition(":")[0]
+    if scheme not in {"postgres", "postgresql"}:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL begins with {scheme!r}, and this works on PostgreSQL alone. "
+            "Set it to a PostgreSQL from version 14 on, for example postgresql://user:password@host:5432/effects."
+        )
     parsed = cast("dict[str, Any]", dj_database_url.parse(url))
     # An unknown server is told apart from a slow one before a person loses patience.
     parsed.setdefault("OPTIONS", {}).setdefault("connect_timeout", 10)

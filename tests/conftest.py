@@ -8,6 +8,13 @@ import pytest
 from project.services import proxy, redis, stripe
 from project.services.faults import Faults
 from project.services.processes import Processes, Service
+from tests import flushing
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fast_flush() -> None:
+    """End transactional tests quickly."""
+    flushing.install()
 
 
 @pytest.fixture(scope="session")

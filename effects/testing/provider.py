@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,9 @@ from effects.types import Context, Permit, SendResult
 from effects.verdicts import Inconclusive, Verdict
 
 __all__ = ["ProviderScript", "provider_says"]
+
+#: What a provider answers: a result, an error to raise, or a function that decides.
+Answer = SendResult | BaseException | type[BaseException] | Callable[..., Any]
 
 
 class ProviderScript:
@@ -22,13 +25,16 @@ class ProviderScript:
         self.sends: list[tuple[Context[Any], Permit]] = []
         #: The look-ups that reached it.
         self.look_ups: list[Context[Any]] = []
+        #: What was sent although the test said nothing about a send.
+        self.unexpected: list[str] = []
 
     def send(self, context: Context[Any], permit: Permit) -> SendResult:
-        """Answer a send: return the next value, raise it if it is an exception."""
+        """Answer a send, or an undoing: return the next value, raise it if it is an exception, call it if it is one."""
         self.sends.append((context, permit))
         if not self._sends:
-            raise AssertionError(f"{context.operation} was sent, and the test said nothing about that")
-        result: SendResult = _next(self._sends)
+            self.unexpected.append(f"{context.operation} {context.key} was sent, and the test said nothing about that")
+            raise AssertionError(self.unexpected[-1])
+        result: SendResult = _next(self._sends, context, permit)
         return result
 
     def verify(self, context: Context[Any]) -> Verdict:
@@ -36,38 +42,46 @@ class ProviderScript:
         self.look_ups.append(context)
         if not self._look_ups:
             return Inconclusive("the test said nothing about a look-up")
-        verdict: Verdict = _next(self._look_ups)
+        verdict: Verdict = _next(self._look_ups, context)
         return verdict
 
 
 @contextmanager
 def provider_says(
-    effect: type[Effect[Any]] | str, *sends: SendResult | BaseException | type[BaseException], look_up: Any = ()
+    effect: type[Effect[Any]] | str, *sends: Answer, look_up: Any = ()
 ) -> Iterator[ProviderScript]:
     """Let the provider of one effect answer as the test says; everything else is the real runtime.
 
     Args:
         effect: a registered effect, or its operation.
-        sends: what `send` returns or raises, one after the other; the last one repeats.
-        look_up: a verdict, or several, for `verify`; the last one repeats.
+        sends: what `send` and `compensate` return or raise, one after the other; the last one repeats. A function is
+            called with context and permit, as they are.
+        look_up: the same for `verify`: one answer, or several.
 
     Yields:
         The script: `sends` and `look_ups` record what reached the provider.
+
+    Raises:
+        AssertionError: at the end of the block, if something was sent and no `sends` were given. (Within `send` it
+            would be doubt, as any error there.)
     """
     instance = get_effect(effect)
     verdicts = look_up if isinstance(look_up, (tuple, list)) else (look_up,)
     script = ProviderScript(sends, tuple(verdicts))
     # on the instance, not the class: subclasses and other effects keep their provider
-    instance.__dict__.update(send=script.send, verify=script.verify)
+    before = dict(instance.__dict__)
+    instance.__dict__.update(send=script.send, compensate=script.send, verify=script.verify)
     try:
         yield script
     finally:
-        instance.__dict__.pop("send", None)
-        instance.__dict__.pop("verify", None)
+        instance.__dict__.clear()
+        instance.__dict__.update(before)
+    if script.unexpected:
+        raise AssertionError("; ".join(script.unexpected))
 
 
-def _next(answers: list[Any]) -> Any:
+def _next(answers: list[Any], *arguments: Any) -> Any:
     answer = answers.pop(0) if len(answers) > 1 else answers[0]
     if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
         raise answer
-    return answer
+    return answer(*arguments) if callable(answer) else answer

@@ -200,10 +200,10 @@ def _item_as_json(item: Item) -> dict[str, Any]:
 
 
 def output_text(output: Any) -> str:
-    """Return an output as canonical text; what cannot be kept exactly is kept cleaned, so that recording cannot fail."""
+    """Return an output as canonical text; what cannot be kept exactly is kept cleaned: recording cannot fail."""
     try:
         return canonical.dump(output)
-    except Exception:  # the provider's object: whatever it holds, the outcome is recorded
+    except Exception:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
         return canonical.dump(canonical.clean_json(output))
 
 

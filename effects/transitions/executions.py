@@ -42,7 +42,7 @@ __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run
 #: How often a precondition may say "later" before it counts as one that never ends.
 MOST_POSTPONED = 100
 #: What postponing is called where it is in doubt and about to be sent again.
-_IN_DOUBT_VERBS = {ExecutionState.UNCERTAIN: "postpone", ExecutionState.NEEDS_INTERVENTION: "order_resend"}
+_IN_DOUBT_VERBS = {str(ExecutionState.UNCERTAIN): "postpone", str(ExecutionState.NEEDS_INTERVENTION): "order_resend"}
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,8 @@ def _services(stack: contextlib.ExitStack, processes: Processes, port: int, note
         "STRIPE_API_BASE": network.url,
         "STRIPE_API_KEY": stripe.API_KEY,
         "PASSWORD_HASHER": f"{HASHER.__module__}.{HASHER.__qualname__}",
+        # what is killed leaves its temporary files behind; these go with everything else
+        "TMPDIR": str(processes.make_directory("effects-demo-")),
         "PYTHONUNBUFFERED": "1",
     }
     return Cluster(processes, env, port, provider.url, Faults(network.url))

@@ -29,9 +29,9 @@ class Pace:
 
 
 PACES = (
-    Pace("requests to Stripe", "PAYMENTS_TIMEOUT_SECONDS", 3, 10),
-    Pace("quiet time until “not found” is believed", "PAYMENTS_QUIET_SECONDS", 3, 300),
-    Pace("lease of a request", "EFFECTS_LEASE_SECONDS", 3, conf.Settings.REQUEST_LEASE.default.seconds),
+    Pace("requests to Stripe", "PAYMENTS_TIMEOUT_SECONDS", 4, 10),
+    Pace("quiet time until “not found” is believed", "PAYMENTS_QUIET_SECONDS", 2, 300),
+    Pace("lease of a request", "EFFECTS_LEASE_SECONDS", 4, conf.Settings.REQUEST_LEASE.default.seconds),
     Pace("grace of a lease", "EFFECTS_GRACE_SECONDS", 1, conf.Settings.LEASE_GRACE.default.seconds),
     Pace("beat, every", "EFFECTS_SWEEP_SECONDS", 1, EVERY["look_up_due"].seconds),
 )

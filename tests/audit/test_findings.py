@@ -14,164 +14,9 @@ import effects
 from effects import audit
 from effects.models import Approval, Attempt, Execution, Receipt
 from tests.audit.journals import Stories, audited, codes, damaged, everything
+from tests.audit.planted import PLANTED
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-#: What is planted: the statement, whose row it hits, the rule that would refuse it, and the code that must be found.
-PLANTED: dict[str, tuple[str, str, str, str]] = {
-    "a receipt is gone": (
-        "DELETE FROM effects_receipt WHERE execution_id = %s AND sequence = 2", "completed", "", "receipts_gap",
-    ),
-    "the newest receipt is gone": (
-        "DELETE FROM effects_receipt WHERE execution_id = %s AND event = 'complete'", "completed", "", "receipts_count",
-    ),
-    "a verb that leads elsewhere": (
-        "UPDATE effects_receipt SET event = 'grant' WHERE execution_id = %s AND event = 'permit'", "completed", "",
-        "receipts_edge",
-    ),
-    "a verb that nobody knows": (
-        "UPDATE effects_receipt SET event = 'forge' WHERE request_id = %s AND event = 'freeze'", "answered", "",
-        "receipts_edge",
-    ),
-    "a receipt that begins elsewhere": (
-        "UPDATE effects_receipt SET from_state = 'uncertain' WHERE execution_id = %s AND event = 'permit'", "completed", "", "receipts_chain",
-    ),
-    "a state without a verb": (
-        "UPDATE effects_execution SET state = 'completed', settled_at = now() WHERE id = %s", "uncertain", "",
-        "receipts_end",
-    ),
-    "an epoch without a verb": (
-        "UPDATE effects_execution SET epoch = epoch + 1 WHERE id = %s", "found", "", "receipts_end",
-    ),
-    "doubt that was cleared by hand": (
-        "UPDATE effects_execution SET may_have_applied = false WHERE id = %s", "uncertain", "", "receipts_end",
-    ),
-    "a request that was reopened by hand": (
-        "UPDATE effects_request SET state = 'in_doubt', ended_at = NULL WHERE id = %s", "answered", "", "receipts_end",
-    ),
-    "another payload": (
-        "UPDATE effects_execution SET payload = replace(payload, '1000', '9000') WHERE id = %s", "completed", "",
-        "payload_digest",
-    ),
-    "another summary": (
-        "UPDATE effects_execution SET summary = jsonb_set(summary, '{amount}', '1') WHERE id = %s", "awaiting", "",
-        "summary_digest",
-    ),
-    "a summary that none of ours can be": (
-        "UPDATE effects_execution SET summary = jsonb_set(summary, '{amount}', '0.5') WHERE id = %s", "awaiting", "",
-        "summary_digest",
-    ),
-    "another key": ("UPDATE effects_execution SET key = 'other' WHERE id = %s", "completed", "", "binding"),
-    "a request's other tenant": (
-        "UPDATE effects_request SET tenant = 'other' WHERE id = %s", "answered", "", "binding",
-    ),
-    "another provider key": (
-        "UPDATE effects_execution SET provider_key = 'fx_other' WHERE id = %s", "pending", "", "provider_key",
-    ),
-    "an attempt that was renumbered": (
-        "UPDATE effects_attempt SET number = 3 WHERE execution_id = %s", "completed", "", "attempts_numbers",
-    ),
-    "an attempt that is gone": (
-        "DELETE FROM effects_attempt WHERE execution_id = %s", "completed", "", "attempts_count",
-    ),
-    "an attempt that was opened again": (
-        "UPDATE effects_attempt SET outcome = 'open', ended_at = NULL WHERE execution_id = %s", "completed", "",
-        "attempts_open",
-    ),
-    "two open attempts": (
-        "UPDATE effects_attempt SET outcome = 'open' WHERE execution_id = %s", "approved",
-        "effects_attempt_one_open", "attempts_open",
-    ),
-    "an attempt under another key": (
-        "UPDATE effects_attempt SET provider_key = 'fx_other' WHERE execution_id = %s", "completed", "",
-        "attempts_contents",
-    ),
-    "an attempt of another payload": (
-        "UPDATE effects_attempt SET payload_digest = 'other' WHERE execution_id = %s", "completed", "",
-        "attempts_contents",
-    ),
-    "success that nothing proves": (
-        "UPDATE effects_attempt SET outcome = 'unknown' WHERE execution_id = %s", "completed", "",
-        "completed_without_proof",
-    ),
-    "failure despite success": (
-        "UPDATE effects_attempt SET outcome = 'applied' WHERE execution_id = %s", "failed", "", "nothing_despite_proof",
-    ),
-    "a send without its licence": (
-        "UPDATE effects_attempt SET approval_id = NULL WHERE execution_id = %s AND number = 2", "approved", "",
-        "attempt_unlicensed",
-    ),
-    "a licence that was made unspent": (
-        "UPDATE effects_approval SET state = 'lapsed', spent_at = NULL WHERE execution_id = %s", "approved", "",
-        "attempt_unlicensed",
-    ),
-    "one licence for two sends": (
-        "UPDATE effects_attempt a SET approval_id = (SELECT approval_id FROM effects_attempt b WHERE "
-        "b.execution_id = a.execution_id AND b.number = 1) WHERE execution_id = %s", "approved", "",
-        "approval_spent_twice",
-    ),
-    "a licence for other contents": (
-        "UPDATE effects_approval SET digest = 'other' WHERE execution_id = %s", "approved", "", "approval_digest",
-    ),
-    "an approval of other contents": (
-        "UPDATE effects_approval SET digest = 'other' WHERE execution_id = %s", "awaiting", "", "approval_digest",
-    ),
-    "a vote that is gone": (
-        "DELETE FROM effects_approvalvote WHERE approval_id IN (SELECT id FROM effects_approval WHERE execution_id = %s)",
-        "approved", "", "approval_quorum",
-    ),
-    "an approval that nobody is asked for": (
-        "UPDATE effects_approval SET state = 'withdrawn' WHERE execution_id = %s", "awaiting", "", "approval_orphan",
-    ),
-    "a sender that hangs": (
-        "UPDATE effects_execution SET state = 'executing', open_attempts = 1, due_at = NULL, "
-        "lease_expires_at = now() - interval '1 hour' WHERE id = %s", "uncertain", "", "lease_overrun",
-    ),
-    "a send that is long due": (
-        "UPDATE effects_execution SET due_at = now() - interval '1 hour' WHERE id = %s", "pending", "", "overdue",
-    ),
-    "a look-up that is long due": (
-        "UPDATE effects_execution SET due_at = now() - interval '1 hour' WHERE id = %s", "uncertain", "", "overdue",
-    ),
-    "a request that is long due": (
-        "UPDATE effects_request SET due_at = now() - interval '1 hour' WHERE id = %s", "waiting", "", "overdue",
-    ),
-    "a send that is never due": (
-        "UPDATE effects_execution SET due_at = NULL WHERE id = %s", "pending", "", "never_due",
-    ),
-    "an approval past its time": (
-        "UPDATE effects_approval SET decide_by = now() - interval '1 hour' WHERE execution_id = %s", "awaiting", "",
-        "approval_overdue",
-    ),
-    "a hook that was forgotten": (
-        "UPDATE effects_execution SET hook_due_at = now() - interval '1 hour' WHERE id = %s", "completed", "",
-        "hook_overdue",
-    ),
-    "sweeps that stopped": (
-        "WITH due AS (UPDATE effects_execution SET due_at = now() WHERE id = %s) "
-        "UPDATE effects_heartbeat SET at = now() - interval '1 hour'", "pending", "", "sweep_stopped",
-    ),
-    "two that hold one key": (
-        "UPDATE effects_execution SET holds_key = true WHERE id = %s", "elder", "effects_execution_one_per_key",
-        "elder_unfit",
-    ),
-    "a successor of something completed": (
-        "UPDATE effects_execution SET state = 'completed' WHERE id = %s", "elder", "", "elder_unfit",
-    ),
-    "a key that was given to nobody": (
-        "UPDATE effects_execution SET holds_key = false WHERE id = %s", "failed", "", "key_abandoned",
-    ),
-    "an answer before its time": (
-        "UPDATE effects_request SET state = 'answered', ended_at = now() WHERE id = %s", "waiting", "",
-        "request_ended_early",
-    ),
-    "a request that waits for nothing": (
-        "DELETE FROM effects_requestexecution WHERE request_id = %s", "waiting", "", "request_waits_for_nothing",
-    ),
-    "a key that is free too early": (
-        "UPDATE effects_request SET state = 'released', holds_key = false, ended_at = now() WHERE id = %s", "waiting", "", "request_released_with_send",
-    ),
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -194,13 +39,13 @@ def test_nothing_is_found_where_only_verbs_wrote(stories: Stories):
 def test_a_planted_corruption_is_found_under_its_code(beating: None, subtests: pytest.Subtests):
     """Whatever was written past the verbs is found, on the row it was done to, and the command exits with 1."""
     stories = everything()
-    for name, (sql, whose, without, code) in PLANTED.items():
-        hit = getattr(stories, whose)
-        with subtests.test(name), damaged(sql, hit, without=without):
+    for planted in PLANTED:
+        hit = getattr(stories, planted.of)
+        with subtests.test(planted.what), damaged(planted.sql, hit, without=planted.without):
             report = audited()
-            assert code in codes(report), report["found"]
+            assert planted.code in codes(report), report["found"]
             assert report["exit"] == 1
-            suspects = {str(hit), str(stories.successor)} if code == "elder_unfit" else {str(hit)}
+            suspects = {str(hit), str(stories.successor)} if planted.code == "elder_unfit" else {str(hit)}
             assert {one["ref"] for one in report["findings"] if one["kind"] in ("execution", "request")} <= suspects
             assert all(one["fix"] and one["wrong"] for one in report["findings"])
     assert audited()["findings"] == []
@@ -208,7 +53,7 @@ def test_a_planted_corruption_is_found_under_its_code(beating: None, subtests: p
 
 def test_every_code_is_found_by_a_planted_corruption():
     """No code is documented that nothing can show."""
-    assert {code for *_, code in PLANTED.values()} == set(audit.CODES)
+    assert {planted.code for planted in PLANTED} == set(audit.CODES)
 
 
 def test_people_read_what_was_found_and_what_to_do(stories: Stories):

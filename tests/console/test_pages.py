@@ -170,8 +170,8 @@ def test_lists_cannot_be_asked_about_payloads(
 
 def test_looking_changes_nothing(waiting: Any, doubtful: Any, browser: Any, person: Any) -> None:
     """GET and HEAD of every list, page and verb leave every row as it was, also for somebody who may do all."""
-    chief = person("chief", "approve_execution", "look_up_execution", "resolve_execution", "reopen_execution",
-                   "cancel_execution", "view_payload")  # fmt: skip
+    every = ("approve", "look_up", "resolve", "reopen", "order_resend", "cancel")
+    chief = person("chief", "view_payload", *(f"{verb}_execution" for verb in every))
     refs, request = [waiting().ref, doubtful().ref], make_request("r1")
     addresses = [reverse(f"admin:{name}") for name in LISTS]
     addresses += [page_of(ref) for ref in refs] + [verb_of(ref, verb) for ref in refs for verb in VERBS]

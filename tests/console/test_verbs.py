@@ -353,7 +353,7 @@ def test_requester_withdraws(waiting: Any, browser: Any, person: Any, ben: User)
 
 
 def test_another_send_is_ordered_once(doubtful: Any, browser: Any, person: Any) -> None:
-    """An order to send again says that it may happen twice, takes a reason, and is one send however often it is sent."""
+    """An order to send again says that it may happen twice, takes a reason, and is one send."""
     chief = person("chief", "order_resend_execution")
     ref, client = doubtful().ref, browser(chief)
     assert "only what waits for a person is sent again by order" in text_of(client.get(verb_of(ref, "order-resend")))

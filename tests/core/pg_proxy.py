@@ -111,7 +111,9 @@ class PgProxy:
             for end in (client, server):
                 end.close()
 
-    def _pass_on(self, ready: list[tuple[selectors.SelectorKey, int]], client: socket.socket, server: socket.socket) -> bool:
+    def _pass_on(
+        self, ready: list[tuple[selectors.SelectorKey, int]], client: socket.socket, server: socket.socket
+    ) -> bool:
         for key, _ in ready:
             data = key.fileobj.recv(65536)  # type: ignore[union-attr]
             if not data:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 import effects
-from effects import _locks, exceptions, runner, transitions
+from effects import exceptions, runner, transitions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt
 from effects.models.base import new_id
 from effects.testing import provider_says
 from effects.types import monotonic
 from tests.core.declared import Approved
 from tests.core.people import approve, asked, live, person
-from tests.core.racing import PATIENCE, in_thread, together, wait_until_blocked
+from tests.core.racing import PATIENCE, held, in_thread, together, wait_until_blocked
 from tests.core.unlocked import read_clock_before_locks, remove_locks
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,11 +104,10 @@ def test_without_the_lock_both_would_win(row: Execution, monkeypatch: pytest.Mon
 def _click_that_waits_past_decide_by(row: Execution) -> Any:
     """Click in time, wait for the approval's row, and get it when its time is over; return what came of it."""
     vote, approval = votes_of(row)[0], live(row)
-    with transaction.atomic():
-        Approval.objects.select_for_update().get(pk=approval.pk)
+    with held("effects_approval", approval.pk) as holder:
         thread, result = in_thread(vote)
         wait_until_blocked()
-        Approval.objects.filter(pk=approval.pk).update(decide_by=_locks.now())
+        holder.execute("UPDATE effects_approval SET decide_by = clock_timestamp() WHERE id = %s", [approval.pk])
     thread.join(PATIENCE)
     return result[0]
 
@@ -122,8 +121,7 @@ def _permit_and_withdraw(row: Execution, *, first: str) -> tuple[Any, Any]:
     approve(row, get_user_model().objects.get(username="bob"))
     calls = {"permit": lambda: _permit(row), "withdraw": lambda: effects.withdraw(row.pk, by="ann")}
     started = {}
-    with transaction.atomic():
-        Execution.objects.select_for_update().get(pk=row.pk)
+    with held("effects_execution", row.pk):
         for waiting, name in enumerate(sorted(calls, key=lambda name: name != first), start=1):
             started[name] = in_thread(calls[name])
             wait_until_blocked(waiting)

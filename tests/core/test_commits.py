@@ -1,4 +1,5 @@
 """`commits()`: what it refuses, and what it says when COMMIT gets no answer."""
+# ruff: noqa: PT012 - an error that comes with the end of a block needs the block
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ class TestResend:
     @pytest.mark.parametrize(
         ("after", "resent"),
         [
-            # lifetime 24 h − quiet 5 min − timeout 10 s is how long a resend may still be permitted
+            # the lifetime of 24 h, less 5 min of quiet and 10 s of timeout, is how long a resend may still be permitted
             (timedelta(hours=23, minutes=54), True),
             (timedelta(hours=23, minutes=54, seconds=51), False),
             (timedelta(hours=24), False),

@@ -20,7 +20,7 @@ InvalidRequest Item Later NeedsIntervention NotFinished NotNow NotSent Outcome O
 Pending Permit Proceed ProvenFailed Refuse Rejected Retry Risk Stale Submitted Summary Unauthenticated Uncertain
 Unreachable aget aperform cancel compensate current deny get grant idempotent look_up_now observe order_resend perform
 perform_later register reopen resolve wait withdraw
-""".split()
+""".split()  # noqa: SIM905 - as prose it can be read
 
 
 def test_the_list_is_frozen():
@@ -39,7 +39,7 @@ def test_every_name_is_there(name):
 def test_other_names_are_not():
     """A misspelt name is an AttributeError, as of any module."""
     with pytest.raises(AttributeError, match="'effects' has no attribute 'preform'"):
-        effects.preform
+        effects.preform  # noqa: B018
 
 
 def test_import_needs_no_settings():

@@ -125,9 +125,8 @@ class TestOneKey:
     def test_all_three_wait_for_approval_and_none_may_give_it(self, django_user_model):
         """Four eyes counts all three as requesters, and the fourth person may approve."""
         people = [django_user_model.objects.create_superuser(name, password="x") for name in "abcd"]
-        together(*[
-            partial(effects.perform, Ruled, payload=PAYLOAD, key="order-17", requested_by=person) for person in people[:3]
-        ])  # fmt: skip
+        perform = partial(effects.perform, Ruled, payload=PAYLOAD, key="order-17")
+        together(*[partial(perform, requested_by=person) for person in people[:3]])
         row = Execution.objects.get()
         assert row.state == "awaiting_approval"
         assert {actor["id"] for actor in row.requesters} == {f"user:{person.pk}" for person in people[:3]}

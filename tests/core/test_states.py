@@ -109,9 +109,10 @@ def test_what_says_that_nothing_happened_is_never_in_doubt():
 
 def test_doubt_becomes_nothing_happened_by_evidence_alone():
     """From doubt to "it did not happen" only a look-up's proof or a person leads."""
+    edges = EXECUTION_EDGES.items()
     clearing = {
-        verb for verb, edge in EXECUTION_EDGES.items() if edge.sources & EXECUTION_IN_DOUBT and edge.targets & NOTHING_HAPPENED
-    }  # fmt: skip
+        verb for verb, edge in edges if edge.sources & EXECUTION_IN_DOUBT and edge.targets & NOTHING_HAPPENED
+    }
     assert clearing - {"request_approval", "grant", "deny", "expire", "withdraw", "lapse"} == {
         "confirm_failure", "confirm_absence", "resolve",
     }  # fmt: skip

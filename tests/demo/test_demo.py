@@ -116,7 +116,7 @@ def test_an_interrupt_leaves_nothing(temporary: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"DATABASE_URL": "mysql://root@localhost/shop"}, "PostgreSQL alone"),
+        ({"DATABASE_URL": "mysql://root@localhost/shop"}, "works on PostgreSQL alone"),
         ({"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/shop"}, "no PostgreSQL answers"),
         ({"REDIS_URL": "redis://127.0.0.1:1/0"}, "no Redis answers"),
     ],

@@ -19,7 +19,9 @@ from effects.effect import Effect
 from effects.http.decorators import idempotent
 from effects.http.problems import CODES
 from effects.reconcilers import SWEEPS
+from effects.testing import faults
 from effects_admin import permissions
+from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT
 from tests.docs.diagrams import PAGE, write
 
@@ -239,6 +241,14 @@ def test_every_task_and_beat_entry_is_on_the_page():
     assert {f"effects-{name.replace('_', '-')}" for name in SWEEPS} == set(shown)
 
 
+def test_every_verb_of_the_console_has_its_address():
+    """The table of pages names the verbs by the last part of their address."""
+    shown = re.search(r"^\| a verb \| (.+) \|$", read("admin"), re.MULTILINE)[1]
+    of_executions, of_requests = shown.split(";")
+    for part, verbs in ((of_executions, EXECUTION_VERBS), (of_requests, REQUEST_VERBS)):
+        assert {word.rstrip("/").rpartition("/")[2] for word in words(part)} == {verb.name for verb in verbs}
+
+
 @pytest.mark.django_db
 def test_every_permission_that_the_console_asks_for_is_named():
     """The page names permissions that exist, and all that the console knows."""
@@ -268,9 +278,9 @@ def test_every_finding_of_the_audit_is_explained():
 
 
 def test_every_name_of_the_test_kit_is_explained():
-    """The table of `effects.testing` has its public names."""
-    shown = {row[0].strip("`").partition("(")[0] for row in rows(read("testing"))}
-    assert shown == set(testing.__all__)
+    """The tables have the public names of `effects.testing` and of its faults."""
+    shown = {entry.partition("(")[0] for entry in entries("testing")}
+    assert shown == {*testing.__all__, *faults.__all__}
 
 
 def test_every_reference_page_is_compared_here():

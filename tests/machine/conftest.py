@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import hypothesis
@@ -14,7 +13,7 @@ from django.db import connection
 
 hypothesis.settings.register_profile(
     "normal",
-    max_examples=50,
+    max_examples=int(os.environ.get("MX", "50")),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -35,9 +34,8 @@ def profile() -> hypothesis.settings:
 
 
 @pytest.fixture
-def journal(transactional_db: Any, settings: Any) -> Iterator[None]:
-    """An empty journal beside a table that the settled hooks write to; handlers live for a minute."""
-    settings.EFFECTS = {**settings.EFFECTS, "REQUEST_LEASE": timedelta(seconds=60), "HANDLER_MAX": timedelta(minutes=10)}
+def journal(transactional_db: Any) -> Iterator[None]:
+    """An empty journal beside a table that the settled hooks write to."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE machine_row (id bigserial PRIMARY KEY, ref text NOT NULL, state text NOT NULL)")
     logging.disable(logging.CRITICAL)

@@ -278,6 +278,7 @@ class EffectsMachine(RuleBasedStateMachine):
 
     @invariant()
     def promises_hold(self) -> None:
+        self.world.stand_still()
         self.oracle.check()
 
     def teardown(self) -> None:

@@ -3,8 +3,8 @@
 - applied ≤ 1 for each key, over all its generations; one more for each resend that a named person ordered and that was
   spent. Supersede allows none: what it follows is failed or rejected, and so not applied;
 - completed and partially completed ⇒ applied;
-- pending, awaiting approval, failed, rejected ⇒ not applied, and nothing under way, taken as an order, or permitted to a
-  process whose deadline has not passed, that could still apply it; without `may_have_applied` an executing one has
+- pending, awaiting approval, failed, rejected ⇒ not applied, and nothing under way, taken as an order, or permitted to
+  a process whose deadline has not passed, that could still apply it; without `may_have_applied` an executing one has
   nothing but its open attempt;
 - approvals: spent before the wire, once (or, covering retries, while all earlier ones are proven absent), by enough
   distinct people who did not ask, on the digest of the bytes that were on the wire and of what was shown then;
@@ -27,7 +27,7 @@ from effects import audit, canonical, replay
 from effects.audit import attempts, cases, licences
 from effects.audit.replay import differences
 from effects.intents import approval_digest
-from effects.models import Approval, Attempt, Execution, Receipt, Request, RequestExecution
+from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
 from effects.snapshots import request_snapshot
 from effects.states import (
     EXECUTION_SETTLED,
@@ -51,7 +51,7 @@ _SETTLED = values(EXECUTION_SETTLED)
 _LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "sweep_stopped"}
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong with finding
     """A promise is broken."""
 
 
@@ -61,7 +61,8 @@ class Oracle:
     def __init__(self, world: World) -> None:
         self.world = world
         self._seen: dict[UUID, tuple[int, ...]] = {}
-        self._spent: dict[UUID, int] = {}
+        self._spent: set[UUID] = set()
+        self._resent: dict[UUID, int] = {}
         self._wired = 0
 
     def check(self) -> None:
@@ -74,14 +75,13 @@ class Oracle:
         world.rows = list(Execution.objects.order_by("created_at", "pk"))
         world.requests = list(Request.objects.order_by("created_at", "pk"))
         world.provider.settle()
-        self._check_ledger()
         for row in world.rows:
             self._check_row(row)
         changed = [row for row in world.rows if self._is_new(row)]
         if changed:
             self._check_evidence(changed)
-            self._check_approvals()
-            self._check_hooks()
+            self._check_hooks(changed)
+        self._check_ledger()
         self._check_wire()
         self._check_requests([request for request in world.requests if self._is_new(request)])
 
@@ -100,15 +100,13 @@ class Oracle:
     # -- executions ----------------------------------------------------------------------------------------------
 
     def _check_ledger(self) -> None:
-        keys, allowed = defaultdict(list), defaultdict(lambda: 1)
+        keys, ordered = defaultdict(list), Counter[str]()
         for row in self.world.rows:
             keys[row.binding].append(row.provider_key)
-        ordered = Approval.objects.filter(purpose=str(ApprovalPurpose.RESEND), state=str(ApprovalState.SPENT))
-        for binding in ordered.values_list("execution__binding", flat=True):
-            allowed[binding] += 1
+            ordered[row.binding] += self._resent.get(row.pk, 0)
         for binding, used in keys.items():
-            applied = self.world.provider.applied(*used)
-            self._demand(applied <= allowed[binding], None, f"applied {applied} times, allowed {allowed[binding]}")
+            applied, allowed = self.world.provider.applied(*used), 1 + ordered[binding]
+            self._demand(applied <= allowed, None, f"applied {applied} times, allowed {allowed}")
 
     def _check_row(self, row: Execution) -> None:
         provider = self.world.provider
@@ -134,25 +132,23 @@ class Oracle:
             for rule in (attempts.of_case(case), licences.of_case(case), differences(case.row, case.replay)):
                 for finding in rule:
                     self._demand(False, case.row, f"{finding.code}: {finding.wrong}")
+            spent = [approval for approval in case.approvals if approval.state == ApprovalState.SPENT]
+            self._resent[case.row.pk] = sum(approval.purpose == ApprovalPurpose.RESEND for approval in spent)
+            for approval in spent:
+                self._check_licence(case, approval)
 
-    # -- approvals -----------------------------------------------------------------------------------------------
-
-    def _check_approvals(self) -> None:
-        """When a licence is first seen spent, and whenever it licenses one more send."""
-        for approval in Approval.objects.filter(state=str(ApprovalState.SPENT)).select_related("execution"):
-            licensed = list(approval.attempts.order_by("number"))
-            if self._spent.get(approval.pk) == len(licensed):
-                continue
-            row = approval.execution
-            if approval.pk not in self._spent and approval.rule:
-                voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
-                asked = {person["id"] for person in row.requesters}
-                self._demand(len(voters - asked) >= approval.quorum, row, "was sent with too few approvals")
-            self._spent[approval.pk] = len(licensed)
-            self._demand(approval.covers_retries or len(licensed) == 1, row, "was sent twice under one approval")
-            for attempt in licensed[:-1]:
-                proven = attempt.outcome in (AttemptOutcome.NOT_APPLIED, AttemptOutcome.NOT_SENT)
-                self._demand(proven, row, f"was sent again under one approval, attempt {attempt.number} unproven")
+    def _check_licence(self, case: cases.Case, approval: Any) -> None:
+        """Enough people who did not ask, when it is first seen spent; and then one send, or proven ones."""
+        if approval.pk not in self._spent and approval.rule:
+            voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
+            asked = {person["id"] for person in case.row.requesters}
+            self._demand(len(voters - asked) >= approval.quorum, case.row, "was sent with too few approvals")
+        self._spent.add(approval.pk)
+        licensed = [attempt for attempt in case.attempts if attempt.approval_id == approval.pk]
+        self._demand(approval.covers_retries or len(licensed) == 1, case.row, "was sent twice under one approval")
+        for attempt in licensed[:-1]:
+            proven = attempt.outcome in (AttemptOutcome.NOT_APPLIED, AttemptOutcome.NOT_SENT)
+            self._demand(proven, case.row, f"was sent again, attempt {attempt.number} unproven, under one approval")
 
     def _check_wire(self) -> None:
         """What reached the provider since the last step was permitted, under its own key, and approved as it was."""
@@ -177,21 +173,24 @@ class Oracle:
 
     # -- the project's rows --------------------------------------------------------------------------------------
 
-    def _check_hooks(self) -> None:
+    def _check_hooks(self, changed: list[Execution]) -> None:
         written: dict[str, list[str]] = defaultdict(list)
         with connection.cursor() as cursor:
             cursor.execute("SELECT ref, state FROM machine_row ORDER BY id")
             for ref, state in cursor.fetchall():
                 written[ref].append(state)
+        relevant = [row for row in changed if row.state in _SETTLED or written[str(row.pk)]]
+        if not relevant:
+            return
         settlings = Counter(
-            Receipt.objects.filter(execution__isnull=False, to_state__in=_SETTLED)
+            Receipt.objects.filter(execution__in=relevant, to_state__in=_SETTLED)
             .exclude(from_state__in=_SETTLED)
             .values_list("execution_id", flat=True)
         )
-        for row in self.world.rows:
-            rows, settled = written[str(row.pk)], row.state in _SETTLED
+        for row in relevant:
+            rows = written[str(row.pk)]
             self._demand(len(rows) <= settlings[row.pk], row, f"has the project's rows {rows}")
-            if settled and row.hook_due_at is None:
+            if row.state in _SETTLED and row.hook_due_at is None:
                 self._demand(rows[-1:] == [row.state], row, f"has the project's rows {rows}")
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -213,11 +212,12 @@ class Oracle:
                     self._demand(not self.world.provider.applied(row.provider_key), row, "happened, and was told safe")
 
     def _check_ended(self, request: Request) -> None:
-        linked = [link.execution for link in RequestExecution.objects.filter(request=request).select_related("execution")]
+        links = list(RequestExecution.objects.filter(request=request).select_related("execution"))
+        linked = [link.execution for link in links]
         if request.state == RequestState.RELEASED:
             self._demand(all(row.state == _S.REJECTED for row in linked), request, "was released")
-        held = Execution.objects.filter(links__request=request, links__holds=True)
-        self._demand(not held.exclude(state__in=_SETTLED).exists(), request, "ended before what it holds")
+        held = [link.execution.state for link in links if link.holds]
+        self._demand(set(held) <= set(_SETTLED), request, "ended before what it holds")
         snapshot = request_snapshot(request)
         if replay.safe_new_key(snapshot, replay.standing_of(snapshot)):
             for row in linked:
