@@ -130,16 +130,14 @@ def resolve_request(
 def order_resend(
     ref: str | UUID, *, revision: int, by: Any, reason: str, decision_id: str | None = None
 ) -> ExecutionSnapshot:
-    """Have something in doubt sent again, under the same provider key; others approve it where the rule demands that."""
+    """Have something in doubt sent again, under the same provider key; others approve it where a rule demands that."""
     execution = transitions.order_resend(
         _uuid(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
     )
     return _after(execution)
 
 
-def observe(
-    ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False
-) -> ExecutionSnapshot:
+def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:
     """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's."""
     return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence, undone=undone))
 

@@ -40,7 +40,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     page_template = "effects_admin/execution.html"
     case_class = Case
     verbs = EXECUTION_VERBS
-    list_display = ("what", "state_shown", "amount_shown", "operation", "asked_by", "created")
+    list_display = ("what", "state_shown", "amount_shown", "asked", "created")
     list_filter = (
         filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
         filters.ExecutionReasonFilter,
@@ -84,10 +84,11 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         """The amount, where there is one."""
         return money(row.amount, row.currency)
 
-    @admin.display(description="asked by")
-    def asked_by(self, row: Execution) -> str:
-        """Who asked first."""
-        return visible((row.requested_by or {}).get("label") or "")
+    @admin.display(description="operation, asked by")
+    def asked(self, row: Execution) -> SafeString:
+        """The operation, and who asked first."""
+        by = visible((row.requested_by or {}).get("label") or "")
+        return format_html('{}<br><span class="fx-quiet">{}</span>', row.operation, by)
 
     @admin.display(description="recorded", ordering="created_at")
     def created(self, row: Execution) -> SafeString | str:
@@ -201,8 +202,7 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
 
     page_template = "effects_admin/approval.html"
     case_class = ApprovalCase
-    list_display = ("what", "state_shown", "amount_shown", "purpose", "approvers", "quorum", "decide_by_shown",
-                    "execution_link", "created")  # fmt: skip
+    list_display = ("what", "state_shown", "amount_shown", "decided_by", "decide_by_shown", "created")
     list_filter = (filters.ApprovalStateFilter, filters.PurposeFilter)
     list_select_related = ("execution",)
     # ids are made in the order of time, and the primary key has an index
@@ -237,11 +237,10 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
         """When it expires undecided."""
         return time(row.decide_by)
 
-    @admin.display(description="execution")
-    def execution_link(self, row: Approval) -> SafeString:
-        """The execution that it licenses."""
-        url = reverse("admin:effects_execution_change", args=[row.execution_id])
-        return format_html('<a href="{}">{}</a>', url, visible(row.execution.key))
+    @admin.display(description="decided by")
+    def decided_by(self, row: Approval) -> str:
+        """How many people, with which permission."""
+        return f"{row.quorum} with {row.approvers}" if row.approvers else "whoever ordered it"
 
     @admin.display(description="requested", ordering="created_at")
     def created(self, row: Approval) -> SafeString | str:

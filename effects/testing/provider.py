@@ -47,9 +47,7 @@ class ProviderScript:
 
 
 @contextmanager
-def provider_says(
-    effect: type[Effect[Any]] | str, *sends: Answer, look_up: Any = ()
-) -> Iterator[ProviderScript]:
+def provider_says(effect: type[Effect[Any]] | str, *sends: Answer, look_up: Any = ()) -> Iterator[ProviderScript]:
     """Let the provider of one effect answer as the test says; everything else is the real runtime.
 
     Args:

@@ -37,7 +37,7 @@ def time_passes(delta: timedelta) -> None:
 
 
 def run_due() -> dict[str, int]:
-    """Do all that is due, as beat and the workers would, until nothing is; return what was done, by sweep and result."""
+    """Do all that is due, as beat and the workers would, until nothing is; return what was done, by sweep and state."""
     done: Counter[str] = Counter()
     for _ in range(PASSES):
         found = {

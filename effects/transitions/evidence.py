@@ -43,9 +43,7 @@ def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> Execut
         return snapshot(row)
 
 
-def observe(
-    execution_id: UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False
-) -> ExecutionSnapshot:
+def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:
     """*Commits.* Keep outside evidence of success: a webhook, a statement.
 
     In doubt or executing: it may have applied, and a look-up is due now. In states that say that nothing happened, or

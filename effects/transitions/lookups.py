@@ -146,7 +146,7 @@ def _acknowledge(row: Execution, verdict: InProgress) -> None:
 
 
 def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
-    """Believe that it did not happen, if that can be evidence: claimed after the barrier, nothing on file against it."""
+    """Believe that it did not happen, if that can be evidence: claimed after the barrier, no proof against it."""
     proof = {"verdict": type(verdict).__name__, **verdict.proof}
     believed_from = barrier(row)
     if believed_from is None or row.claimed_at is None or row.claimed_at <= believed_from:

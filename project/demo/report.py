@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from typing_extensions import Self
 
@@ -54,9 +54,8 @@ class Progression:
         self._console = Console(stderr=True, highlight=False)
         self._bar = Progress(
             SpinnerColumn(),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=10),
+            TextColumn("{task.elapsed:.0f} s"),
             TextColumn("{task.description}"),
             console=self._console,
             transient=True,
@@ -83,8 +82,7 @@ class Progression:
 
     def note(self, text: str) -> None:
         """Say what is going on in it."""
-        words = f"[bold]{escape(self._step)}[/]" + (f": {escape(text)}" if text else "")
-        self._bar.update(self._task, description=words)
+        self._bar.update(self._task, description=f"[bold]{escape(self._step)}[/]\n{escape(text)}")
 
     def end(self, result: str) -> None:
         """Say how the step ended."""
@@ -150,9 +148,10 @@ class Report:
         if not found.differences:
             self._console.print("  Difference, by reference and amount: [green]none[/]")
 
-    def count(self, counts: Counts, seconds: float) -> None:
+    def count(self, counts: Counts) -> None:
         """Print what was counted."""
         self._console.print("\n[bold]Counted[/]")
+        same = "all" if counts.replays == counts.replays_identical else str(counts.replays_identical)
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         table.add_column(justify="right")
         table.add_column()
@@ -161,15 +160,21 @@ class Report:
             (counts.provider_sends, f"sends of {counts.provider_refunds} refunds"),
             (counts.duplicates, "duplicates"),
             (counts.lost, "lost"),
-            (counts.replays, f"replays, {counts.replays_identical} of them the same bytes as the original"),
-            (counts.resolved_by_lookup, "doubts cleared by a look-up"),
-            (counts.resolved_by_person, "doubts cleared by a person"),
-            (counts.left_to_a_person, "doubt left to a person"),
+            (counts.replays, f"replays, {same} of them the same bytes as the original"),
+            (counts.resolved_by_lookup, "in doubt, cleared by a look-up"),
+            (counts.resolved_by_person, "in doubt, resolved by a person"),
+            (counts.left_to_a_person, "in doubt still, left to a person"),
             (counts.approvals_spent, "approvals spent"),
         ):
             table.add_row(str(number), noun)
         self._console.print(Padding(table, (0, 0, 0, 2)))
-        self._console.print(f"\n[dim]{seconds:.0f} s in all.[/]")
+
+    def conclude(self, seconds: float, *, is_good: bool) -> None:
+        """Print the verdict."""
+        verdict = (
+            "[green]Everything came out as promised[/]" if is_good else "[red]Not everything came out as promised[/]"
+        )
+        self._console.print(f"\n{verdict}, in {seconds:.0f} s.\n")
 
     def invite(self, url: str, people: People) -> None:
         """Say where the admin is and who can log in."""

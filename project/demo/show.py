@@ -86,7 +86,8 @@ def show(options: Options) -> bool:
                 progression.end("nothing is left")
         report.tell(result.played)
         report.compare(result.found)
-        report.count(result.counts, result.seconds)
+        report.count(result.counts)
+        report.conclude(result.seconds, is_good=result.is_good)
         if options.serve:
             _serve(stage, report)
     if options.json:

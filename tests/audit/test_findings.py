@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 import effects
-from effects import audit
+from effects import audit, canonical
 from effects.models import Approval, Attempt, Execution, Receipt
 from tests.audit.journals import Stories, audited, codes, damaged, everything
 from tests.audit.planted import PLANTED
@@ -112,3 +112,13 @@ def test_what_could_not_run_says_so_with_two(transactional_db: Any):
             cursor.execute("ALTER TABLE effects_heartbeat_away RENAME TO effects_heartbeat")
     assert refused.value.returncode == 2
     assert "effects_heartbeat" in json.loads(out.getvalue())["error"]
+
+
+@pytest.mark.parametrize(
+    "ours",
+    ["ffecadcfaf7c9a0d9452a463b8cf2bc621e05e9e5a9bec4313482388637c9816", "8512e1c3-679c-4eb9-8368-819733520632"],
+)
+def test_our_own_digests_and_ids_are_no_card_numbers(ours: str):
+    """A receipt keeps them as they are, although their digits pass the check of a card number."""
+    assert canonical.clean_json({"digest": ours}) == {"digest": ours}
+    assert canonical.clean_text("4313482388637") == "*********8637"

@@ -17,6 +17,7 @@ class Fault(Enum):
     LOSE_COMMIT = "the server never sees it"
     LOSE_REPLY = "the server carries it out, and nobody hears"
     HOLD = "the client loses its connection, and the server gets it when it is released"
+    HOLD_AND_LOSE = "the client loses its connection, and the server loses its own when it is released"
 
 
 class PgProxy:
@@ -64,7 +65,7 @@ class PgProxy:
             self._away = False
 
     def release(self) -> None:
-        """Hand the COMMIT that is held to the server."""
+        """Let go of the COMMIT that is held."""
         assert self._held.wait(10), "no COMMIT was held"
         self._release.set()
 
@@ -132,11 +133,11 @@ class PgProxy:
             return fault
 
     def _commit_badly(self, fault: Fault, client: socket.socket, server: socket.socket) -> None:
-        if fault is Fault.HOLD:
+        if fault in (Fault.HOLD, Fault.HOLD_AND_LOSE):
             _cut(client)
             self._held.set()
             self._release.wait(30)
-        if fault is not Fault.LOSE_COMMIT:
+        if fault in (Fault.HOLD, Fault.LOSE_REPLY):
             server.sendall(COMMIT)
             server.recv(65536)  # it has been carried out
 

@@ -34,7 +34,9 @@ def votes_of(row: Execution) -> list[Any]:
     """Return the clicks of both approvers, each on a page of its own."""
     digest = live(row).digest
     users = get_user_model().objects
-    return [lambda who=name: effects.grant(row.pk, by=users.get(username=who), digest=digest) for name in ("bob", "carl")]
+    return [
+        lambda who=name: effects.grant(row.pk, by=users.get(username=who), digest=digest) for name in ("bob", "carl")
+    ]
 
 
 def test_two_approvers_at_one_instant_make_one_licence(row: Execution) -> None:

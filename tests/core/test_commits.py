@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import pytest
@@ -196,10 +196,11 @@ class TestLostCommit:
         assert not Heartbeat.objects.exists()
         assert seen == []
 
-    def test_still_under_way(self, pg_proxy: PgProxy):
-        """While the old backend has not decided, nobody acts: a SELECT would have missed this commit."""
+    @pytest.mark.parametrize("fault", [Fault.HOLD, Fault.HOLD_AND_LOSE])
+    def test_still_under_way(self, pg_proxy: PgProxy, fault):
+        """While the old backend has not decided, nobody acts: what a SELECT sees now may be wrong either way."""
         with connection.cursor():
-            pg_proxy.on_commit(Fault.HOLD)
+            pg_proxy.on_commit(fault)
         asked = threading.Event()
 
         def watch(execute, sql, params, many, context):
@@ -213,11 +214,12 @@ class TestLostCommit:
             pg_proxy.release()
 
         releasing, _ = in_thread(release)
-        with connection.execute_wrapper(watch), commits():
+        lost = pytest.raises(CommitLostError) if fault is Fault.HOLD_AND_LOSE else nullcontext()
+        with connection.execute_wrapper(watch), lost, commits():
             write()
         releasing.join()
         assert asked.is_set()
-        assert Heartbeat.objects.exists()
+        assert Heartbeat.objects.exists() is (fault is Fault.HOLD)
 
     def test_unknown(self, pg_proxy: PgProxy, monkeypatch):
         """The database stays away: nobody can say, and CommitUnknownError says that."""

@@ -12,7 +12,7 @@ import effects
 from effects import exceptions, operators, runner, transitions
 from effects.models import Attempt, Execution, Receipt, Resolution
 from effects.testing import provider_says, run_due, time_passes
-from effects.transitions.lookups import LOOKUP_BUDGET, LONGEST_DELAY
+from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
 from tests.core.declared import Charge, Cheap, Deduplicated, Order, Plain
 from tests.core.people import PAYLOAD
 
@@ -375,7 +375,7 @@ def test_a_repetition_that_the_provider_deduplicates_is_sent_by_itself() -> None
 
 @pytest.mark.parametrize(("age", "sent"), [(timedelta(hours=23, minutes=54), True), (timedelta(hours=24), False)])
 def test_after_the_lifetime_of_the_providers_key_nothing_is_repeated(age: timedelta, sent: bool) -> None:
-    """First use + lifetime − quiet time must outlast the new deadline."""
+    """First use + lifetime less the quiet time must outlast the new deadline."""
     row = in_doubt(Deduplicated)
     time_passes(age)
     with provider_says(Deduplicated, effects.Applied()) as said:
@@ -466,7 +466,7 @@ def test_a_success_that_meets_proof_of_another_one_is_a_conflict() -> None:
 
 
 def test_a_refusal_that_meets_proof_is_no_failure() -> None:
-    """"Already processed" beside a webhook that says so: in doubt, and the look-up settles it."""
+    """ "Already processed" beside a webhook that says so: in doubt, and the look-up settles it."""
     row = in_doubt(Deduplicated)
 
     def refused_meanwhile(context: Any, permit: Any) -> Any:

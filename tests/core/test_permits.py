@@ -135,6 +135,14 @@ class TestOutcome:
             transitions.record_outcome(due.pk, attempt=permit.attempt, epoch=1, report=APPLIED)
         assert caught.value.effect_may_have_happened
 
+    def test_an_older_epoch_is_refused(self, due):
+        """A write under another epoch than the row's is refused, whatever attempt it names."""
+        permit = ask_permit(due.pk).permit
+        with pytest.raises(FencedError):
+            transitions.record_outcome(due.pk, attempt=permit.attempt, epoch=0, report=APPLIED)
+        due.refresh_from_db()
+        assert due.state == "executing"
+
     def test_an_attempt_that_is_not_the_open_one_is_refused(self, due):
         """The right epoch does not help a stranger."""
         ask_permit(due.pk)

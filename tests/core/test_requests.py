@@ -103,9 +103,14 @@ def test_the_first_request_is_made_and_the_next_one_finds_it() -> None:
     assert second.request is not None
     assert second.request.id == first.row.pk
     row = Request.objects.get()
-    assert (row.state, row.epoch, row.fingerprint, row.declared) == ("running", 1, {"body": "d1"}, list(DECLARED["declared"]))
-    assert row.lease_expires_at - row.created_at == MINUTE
-    assert row.handler_until - row.created_at == timedelta(minutes=10)
+    assert (row.state, row.epoch, row.fingerprint, row.declared) == (
+        "running",
+        1,
+        {"body": "d1"},
+        list(DECLARED["declared"]),
+    )
+    assert abs(row.lease_expires_at - row.created_at - MINUTE) < timedelta(seconds=1)
+    assert abs(row.handler_until - row.created_at - timedelta(minutes=10)) < timedelta(seconds=1)
     assert [receipt.event for receipt in Receipt.objects.all()] == ["open"]
 
 
@@ -472,7 +477,9 @@ def test_a_request_whose_execution_was_contradicted_is_not_answered(answers: Any
     time_passes(timedelta(days=1))
     run_due()
     assert again(request).state == "waiting"
-    effects.resolve(link.execution_id, decision="unknown", revision=effects.get(link.execution_id).revision, by="o", reason="r")
+    effects.resolve(
+        link.execution_id, decision="unknown", revision=effects.get(link.execution_id).revision, by="o", reason="r"
+    )
     assert bytes(again(request).answer_body) == b"abandoned"
 
 

@@ -5,7 +5,7 @@ its own, and follows the page in a process of its own:
 
 - ```` ```python title="shop/effects.py" ```` is added to that file of the project, before anything runs;
 - ```` ```python ```` is executed, as in `manage.py shell`; all blocks of a page share their names;
-- ```` ```python norun ```` must compile;
+- ```` ```python norun ```` must compile, and so must what a page shows before the first file of its own project;
 - ```` ```console ```` runs its `$ curl` and `$ python manage.py` lines and compares what they print (see `console`);
 - `<!-- run` … `-->` is executed like a python block, and is not shown to the reader.
 
@@ -22,7 +22,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,10 +67,21 @@ class Block:
 
 def read_blocks(page: Path) -> list[Block]:
     """Return the blocks of a Markdown page, in order."""
-    return list(_blocks(page.read_text(encoding="utf-8").splitlines()))
+    blocks = list(_blocks(page.read_text(encoding="utf-8").splitlines()))
+    titles = [number for number, block in enumerate(blocks) if block.title == "mysite/settings.py"]
+    before = titles[0] if titles else 0
+    return [_shown(block) if number < before else block for number, block in enumerate(blocks)]
 
 
-def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[Path] = (), template: str = "") -> str:
+def run_blocks(
+    page: Path,
+    directory: Path,
+    database_url: str,
+    *,
+    on: Sequence[Path] = (),
+    template: str = "",
+    migrates: bool = True,
+) -> str:
     """Follow a page, and return what its process printed.
 
     Args:
@@ -78,6 +89,7 @@ def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[P
         directory: an empty one, where the project is made.
         database_url: a PostgreSQL on which databases can be made.
         on: pages whose files are there before.
+        migrates: whether the page shows the commands that make the tables; without them they are made before it begins.
         template: a database to begin with a copy of, as `migrated_database` gives it; "" for an empty one.
 
     Raises:
@@ -87,7 +99,7 @@ def run_blocks(page: Path, directory: Path, database_url: str, *, on: Sequence[P
     blocks = read_blocks(page)
     make_project(directory, [*before, *blocks])
     steps = [asdict(block) for block in blocks if not block.title]
-    plan = {"page": str(page), "prepare": bool(on), "steps": steps}
+    plan = {"page": str(page), "prepare": bool(on) or not migrates, "steps": steps}
     (directory / "steps.json").write_text(json.dumps(plan), encoding="utf-8")
     with _database(database_url, template) as url:
         return _run(directory, url, str(SESSION), f"{page} does something else than it says")
@@ -150,6 +162,10 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
         else:
             continue
         number = end + 1
+
+
+def _shown(block: Block) -> Block:
+    return replace(block, kind="norun") if block.kind == "python" and not block.title else block
 
 
 def _until(lines: list[str], start: int, mark: str) -> tuple[list[str], int]:

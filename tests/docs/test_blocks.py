@@ -40,7 +40,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path):
 
 def test_the_quick_start_does_what_it_says(tmp_path: Path):
     """The code of README runs, from an empty database on."""
-    run_blocks(README, tmp_path, os.environ["DATABASE_URL"])
+    run_blocks(README, tmp_path, os.environ["DATABASE_URL"], migrates=False)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)

@@ -28,7 +28,7 @@ def worker_killed(stage: Stage, told: Telling) -> None:
     stage.cluster.kill_worker()
     stage.faults.release()
     stage.cluster.restart_worker()
-    stage.note("a new worker runs; the lease of the send ends, beat has it looked up")
+    stage.note("the send's lease ends, and beat has it looked up")
     last = client.insist(path, data, key)
     again = client.post(path, data, key)
     execution = stage.execution_about(order)
@@ -50,16 +50,16 @@ def opaque_view_killed(stage: Stage, told: Telling) -> None:
     order, key, client = stage.order(3_300), new_key(), stage.client
     path = f"/orders/{order.pk}/pay/"
     stage.faults.add("hang", method="POST", path="/v1/payment_intents", contains=order.number, forward=True)
-    stage.note("a view from before effects charges a card at Stripe itself")
+    stage.note("a view without effects charges a card at Stripe itself")
     with ThreadPoolExecutor(1) as pool:
         attempt = pool.submit(_post, client, path, key)
         stage.faults.wait_for("forwarded", method="POST", path="/v1/payment_intents", contains=order.number)
-        stage.note("SIGKILL to the web server, before the view has the answer")
+        stage.note("SIGKILL to the web server, before it has the answer")
         stage.cluster.kill_web()
         stage.faults.release()
         first = attempt.result()
     stage.cluster.restart_web()
-    stage.note("the client asks again: the lease of its request ends, and nobody runs the view again")
+    stage.note("asked again; the request's lease ends, the view stays still")
     last = client.insist(path, {}, key, until=lambda answer: answer.code != "operation_in_progress")
     again = [client.post(path, {}, key) for _ in range(3)]
     _tell_opaque(stage, told, order, key)

@@ -81,7 +81,7 @@ def lost_request(stage: Stage, told: Telling) -> None:
     stage.note("the request is lost on its way to Stripe")
     started = time.monotonic()
     first = client.post(path, data, key)
-    stage.note("“not found” is no evidence before the quiet time is over")
+    stage.note("“not found” is no evidence before the quiet time ends")
     last = client.insist(path, data, key)
     seconds = time.monotonic() - started
     execution = stage.execution_about(order)

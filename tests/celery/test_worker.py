@@ -1,0 +1,148 @@
+"""A real worker and a real beat on a real Redis: a message is a hint, the row is the truth."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from celery import Celery, current_app
+from django.conf import settings as django_settings
+from django.db import connection, transaction
+
+import effects
+from effects import tasks
+from effects.celery import publish
+from effects.models import Execution, Receipt
+from effects.testing import run_due
+from project.services.processes import Process, Processes
+from tests.celery.effects import LEDGER, Push, provider
+
+PATIENCE = timedelta(seconds=20)
+
+
+@pytest.fixture
+def ledger(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The provider, with an empty ledger."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    with provider() as client:
+        client.delete(LEDGER)
+        yield client
+        client.delete(LEDGER)
+
+
+@pytest.fixture
+def queue(redis_url: str, settings: Any) -> Iterator[str]:
+    """Publish to a queue of this test's own in the real Redis; its prefix."""
+    yield from _publishing(redis_url, settings, prefix=f"tests:{os.getpid()}:")
+
+
+@pytest.fixture
+def no_broker(settings: Any) -> Iterator[str]:
+    """Publish to a port that nobody listens on."""
+    yield from _publishing("redis://127.0.0.1:1/0", settings, prefix="")
+
+
+def _publishing(url: str, settings: Any, prefix: str) -> Iterator[str]:
+    settings.EFFECTS = {"DISPATCH": "celery"}
+    before = current_app._get_current_object()
+    app = Celery("publisher", broker=url)
+    app.conf.broker_transport_options = {"global_keyprefix": prefix}
+    app.set_current()
+    yield prefix
+    app.close()
+    before.set_current()
+
+
+@pytest.fixture
+def worker(transactional_db: None, queue: str, redis_url: str, processes: Processes) -> Iterator[Process]:
+    """A worker and a beat, as a project runs them."""
+    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
+    environ = {
+        "DATABASE_URL": url, "REDIS_URL": redis_url, "CELERY_KEY_PREFIX": queue,
+        "DJANGO_SETTINGS_MODULE": "tests.celery.settings",
+    }  # fmt: skip
+    celery = [sys.executable, "-m", "celery", "-A", "tests.celery.app"]
+    where = {"env": environ, "cwd": Path(django_settings.BASE_DIR)}
+    schedule = processes.make_directory("effects-beat-") / "schedule"
+    beat = processes.start("beat", [*celery, "beat", "-l", "info", "-s", str(schedule)], **where)
+    started = processes.start(
+        "worker",
+        [*celery, "worker", "-l", "info", "-c", "2", "--without-gossip", "--without-mingle"],
+        polite=signal.SIGQUIT,  # it is idle by then
+        **where,
+    )
+    started.wait_until(lambda: started.logged("ready."), within=60)
+    yield started
+    processes.stop_one(beat)
+    processes.stop_one(started)
+
+
+def later(key: str, *, lost: bool = False) -> Execution:
+    """Record a push that a worker is to send."""
+    with transaction.atomic():
+        outcome = effects.perform_later(Push, payload={"lost": lost}, key=key)
+    return Execution.objects.get(pk=outcome.ref)
+
+
+def sends(ledger: Any, row: Execution) -> int:
+    """Return how often a push reached the provider."""
+    return int(ledger.lrange(LEDGER, 0, -1).count(row.provider_key))
+
+
+def test_a_worker_and_a_beat_finish_what_is_due(worker: Process, ledger: Any, settings: Any) -> None:
+    """Hints, doubled and late messages, rows without a hint, doubt: each push reaches the provider once."""
+    hinted = later("hinted")
+    for _ in range(5):
+        publish(str(hinted.pk))
+    assert isinstance(effects.wait(hinted.pk, PATIENCE), effects.Completed)
+    handled = worker.log.read_text().count("effects.run_execution")
+    for _ in range(3):
+        publish(str(hinted.pk))  # late
+    publish("00000000-0000-0000-0000-000000000000")  # of a row that is gone
+
+    settings.EFFECTS = {"DISPATCH": "none"}
+    lost, unhinted = later("lost", lost=True), later("unhinted")
+    for row, reason in ((unhinted, "sent"), (lost, "found")):
+        assert isinstance(effects.wait(row.pk, PATIENCE), effects.Completed)
+        assert effects.get(row.pk).reason == reason
+    # each message is logged when it is received and when it is done
+    worker.wait_until(lambda: worker.log.read_text().count("effects.run_execution") >= handled + 8)
+    assert [sends(ledger, row) for row in (hinted, lost, unhinted)] == [1, 1, 1]
+    assert Receipt.objects.filter(event="permit").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_the_broker_is_away_work_is_recorded_and_a_sweep_finds_it(no_broker: str, ledger: Any) -> None:
+    """The commit is not undone by a hint that fails, and does not wait for long."""
+    began = time.monotonic()
+    row = later("k1")
+    assert time.monotonic() - began < 5
+    assert row.state == "pending"
+    run_due()
+    row.refresh_from_db()
+    assert (row.state, sends(ledger, row)) == ("completed", 1)
+
+
+@pytest.mark.django_db
+def test_a_sweep_whose_broker_goes_away_leaves_its_rows_for_the_next(no_broker: str, ledger: Any) -> None:
+    """They were marked, not sent: half a minute later they come again."""
+    row = later("k1")
+    tasks.run_due()
+    row.refresh_from_db()
+    assert (row.state, sends(ledger, row)) == ("pending", 0)
+    assert row.swept_until is not None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", sorted(set(tasks.__all__) - {"run_execution", "look_up"}))
+def test_every_sweep_task_runs_without_arguments(name: str) -> None:
+    """That is how beat calls it."""
+    getattr(tasks, name)()

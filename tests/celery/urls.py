@@ -1,0 +1,3 @@
+"""No URLs: a worker serves none."""
+
+urlpatterns: list[object] = []
