@@ -15,7 +15,7 @@ from .clients import Conversations
 from .ledgers import Balance, Counts
 from .provider import Provider
 from .report import Played, Progression, Report
-from .stage import Stage, Telling, new_key
+from .stage import Stage, Telling, counted, new_key
 from .stories import STORIES, Story
 
 __all__ = ["Options", "show"]
@@ -107,7 +107,7 @@ def _run(stack: contextlib.ExitStack, options: Options, progression: Progression
     progression.begin("Comparing the ledgers")
     found = ledgers.balance(stage.provider)
     counts = ledgers.count(found, stage.provider, running.faults, stage.conversations)
-    progression.end("no difference" if not found.differences else f"{len(found.differences)} differences")
+    progression.end(counted(len(found.differences), "difference"))
     return stage, Result(played, found, counts, time.monotonic() - started)
 
 

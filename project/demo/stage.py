@@ -18,7 +18,7 @@ from .cluster import Cluster, Note
 from .people import People, Person
 from .provider import Provider
 
-__all__ = ["Stage", "Telling"]
+__all__ = ["Stage", "Telling", "counted", "new_key"]
 
 #: Between two looks into the journal, in seconds.
 PAUSE = 0.05

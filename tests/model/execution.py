@@ -45,6 +45,8 @@ class Config:
         abandons: what nobody can tell is given up.
         attempts: how many sends a worker may make.
         people: people may order another send, and ask again after a failure.
+        look_ups: how many look-ups may be under way at once.
+        gossip: news that can change nothing are brought too.
         stalls: a process may stall between its deadline check and the first byte for longer than the quiet time.
         lands_late: a request may land later than the quiet time after its attempt ended.
         misses: a look-up may miss what has landed.
@@ -60,6 +62,8 @@ class Config:
     abandons: bool = False
     attempts: int = 2
     people: bool = False
+    look_ups: int = 1
+    gossip: bool = False
     stalls: bool = False
     lands_late: bool = False
     misses: bool = False
@@ -98,6 +102,22 @@ def check(config: Config) -> Explored[State]:
         State(), lambda state: _Events(config, state).all(), wrong=lambda state: _wrong(config, state),
         is_done=lambda state: state.state in (*EXECUTION_SETTLED, PERSON), edges=EXECUTION_EDGES,
     )  # fmt: skip
+
+
+def _without_gossip(config: Config, s: State) -> State:
+    """Return a state without the processes whose news can change nothing any more: there are fewer to visit."""
+    if s.senders:
+        mine = s.attempts if s.state == EXECUTING else -1
+        kept = tuple(
+            (number, phase)
+            for number, phase in s.senders
+            if number == mine or phase in ("sent", "applied", "taken") or (phase == "permit" and config.stalls)
+        )
+        if kept != s.senders:
+            s = s._replace(senders=kept)
+    if any(not mine and verdict not in ("", "found") for mine, _, verdict in s.looks):
+        s = s._replace(looks=tuple(look for look in s.looks if look[0] or look[2] in ("", "found")))
+    return s
 
 
 def _wrong(config: Config, s: State) -> Iterator[str]:
@@ -142,11 +162,14 @@ class _Events:
         for verb, target in verbs:
             taken.append(Move(verb, source, target))
             source = target
-        self.steps.append(Step(name, self.s._replace(state=source, **changes), tuple(taken)))
+        self._add(name, self.s._replace(state=source, **changes), tuple(taken))
 
     def happen(self, name: str, **changes: Any) -> None:
         """Add a step of the world."""
-        self.steps.append(Step(name, self.s._replace(**changes)))
+        self._add(name, self.s._replace(**changes))
+
+    def _add(self, name: str, state: State, moves: tuple[Move, ...] = ()) -> None:
+        self.steps.append(Step(name, state if self.config.gossip else _without_gossip(self.config, state), moves))
 
     @property
     def end(self) -> ExecutionState:
@@ -331,7 +354,7 @@ class _Events:
 
     def look_ups(self) -> None:
         s = self.s
-        if s.state in LOOKED_UP and self.config.look_up and not s.look_lease and len(s.looks) < 2:
+        if s.state in LOOKED_UP and self.config.look_up and not s.look_lease and len(s.looks) < self.config.look_ups:
             older = tuple((False, after, verdict) for _, after, verdict in s.looks)
             self.move("a look-up is claimed", "claim", looks=(*older, (True, s.barrier, "")), look_lease=True)
         if s.look_lease:
@@ -451,7 +474,7 @@ class _Events:
                 queue=s.queue, allowed=s.allowed, licence="requested" if self.config.approval else "",
             )  # fmt: skip
             made = Move("record", None, again.state or PENDING)
-            self.steps.append(Step("a person asks again", again, (Move("supersede", s.state, s.state), made)))
+            self._add("a person asks again", again, (Move("supersede", s.state, s.state), made))
 
     # -- the journal itself --------------------------------------------------------------------------------------
 
@@ -464,14 +487,13 @@ class _Events:
             restored=True, order="", licence="granted" if self.config.approval else "",
         )  # fmt: skip
         if not self.config.doubts:
-            self.steps.append(Step("the database is restored from before the permit", older))
+            self._add("the database is restored from before the permit", older)
             return
         doubted = older._replace(state=UNCERTAIN, doubt=True, barrier=False, expired=True, lease_over=True, licence="")
         # the senders of the old journal hold attempts that the restored one does not know
         name = "the database is restored from before the permit, then effects_doubt_since"
-        self.steps.append(
-            Step(name, doubted._replace(senders=tuple((0, p) for _, p in s.senders)), (Move("doubt_since", PENDING, UNCERTAIN),))
-        )
+        elders = tuple((0, phase) for _, phase in s.senders)
+        self._add(name, doubted._replace(senders=elders), (Move("doubt_since", PENDING, UNCERTAIN),))
 
 
 assert EXECUTION_OPEN | EXECUTION_IN_DOUBT | EXECUTION_SETTLED == set(ExecutionState)
