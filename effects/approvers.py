@@ -17,7 +17,7 @@ _USER = "user:"
 
 def is_entitled(user: Any, rule: ApprovalRule) -> bool:
     """Return whether `user` holds what the rule asks of an approver; who asked for the effect is not looked at."""
-    return bool(getattr(user, "is_active", False) and user.has_perm(rule.approvers))
+    return bool(getattr(user, "is_active", False) and user.has_perms(rule.permissions))
 
 
 def still_entitled(actor_ids: Iterable[str], rule: ApprovalRule) -> bool:
@@ -44,12 +44,13 @@ def somebody_can_decide(rule: ApprovalRule, requesters: Iterable[str]) -> bool:
     if not rule.four_eyes:
         excluded = set()
     found: set[str] = set()
+    first, *others = rule.permissions
     for backend in get_backends():
         if not hasattr(backend, "with_perm"):
             return True
-        for pk in backend.with_perm(rule.approvers).values_list("pk", flat=True).iterator(chunk_size=100):
-            if str(pk) not in excluded:
-                found.add(str(pk))
+        for user in backend.with_perm(first).iterator(chunk_size=100):
+            if str(user.pk) not in excluded and (not others or is_entitled(user, rule)):
+                found.add(str(user.pk))
             if len(found) >= rule.quorum:
                 return True
     return False

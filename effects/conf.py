@@ -134,13 +134,6 @@ class Settings:
         "Called before a stored answer is replayed; may refuse.",
         values.to_optional_callable,
     )
-    RECONCILE_CHECK = Setting(
-        "RECONCILE_CHECK",
-        None,
-        _PATH,
-        "Called before background work touches an execution; may put it off.",
-        values.to_optional_callable,
-    )
     REPLAY_HEADERS = Setting(
         "REPLAY_HEADERS",
         values.DEFAULT_REPLAY_HEADERS,
@@ -154,20 +147,6 @@ class Settings:
         "dict",
         "Approval rules by risk or operation; they only tighten.",
         values.to_risk_rules,
-    )
-    REDACTOR = Setting(
-        "REDACTOR",
-        None,
-        _PATH,
-        "Called with evidence before it is stored, returns what may be.",
-        values.to_optional_callable,
-    )
-    CODEC = Setting(
-        "CODEC",
-        None,
-        "object or dotted path",
-        "Has encode(text) and decode(text); wraps stored payloads.",
-        values.to_codec,
     )
     DISPATCH = Setting(
         "DISPATCH",
@@ -220,20 +199,6 @@ class Settings:
         "int",
         "Largest body that is fingerprinted, uploaded files not counted, in bytes.",
         values.to_count,
-    )
-    MAX_OPEN_PER_TENANT = Setting(
-        "MAX_OPEN_PER_TENANT",
-        None,
-        "int or None",
-        "Most unsettled executions of one tenant.",
-        values.to_optional_count,
-    )
-    MAX_IN_DOUBT_PER_TENANT = Setting(
-        "MAX_IN_DOUBT_PER_TENANT",
-        None,
-        "int or None",
-        "Most executions in doubt of one tenant.",
-        values.to_optional_count,
     )
     SWEEP_BATCH = Setting("SWEEP_BATCH", 100, "int", "Most rows that one sweep takes at a time.", values.to_count)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import models
 
 from effects import canonical
+from effects.conf import settings
 from effects.effect import Effect, rule_as_json
 from effects.exceptions import KeyRequiredError, PayloadError
 from effects.models.base import new_id
@@ -83,7 +84,8 @@ def summary_as_json(summary: Summary) -> dict[str, Any]:
     if summary.amount is not None and (isinstance(summary.amount, bool) or not isinstance(summary.amount, int)):
         raise PayloadError("money is an integer of minor units", path="summary.amount")
     data = asdict(summary)
-    data["facts"] = {canonical.clean_text(name, 255): canonical.clean_text(it) for name, it in summary.facts.items()}
+    # pairs: jsonb sorts the names of an object, and people are shown the facts in the order that was meant
+    data["facts"] = [[canonical.clean_text(name, 255), canonical.clean_text(it)] for name, it in summary.facts.items()]
     for name in ("title", "currency", "target"):
         data[name] = canonical.clean_text(data[name], 255)
     return data
@@ -147,10 +149,19 @@ def make_intent(
     )  # fmt: skip
     context = context_of_intent(intent)
     summary = summary_as_json(effect.describe(context))
-    rule = effect.approval(context)
+    rule = _tightened(effect, effect.approval(context))
     if rule is None and require_approval:
         rule = ApprovalRule(approvers="effects.approve_execution")
     return replace(intent, summary=summary, summary_digest=digest_of_summary(summary), rule=rule)
+
+
+def _tightened(effect: Effect[Any], rule: ApprovalRule | None) -> ApprovalRule | None:
+    """Return the effect's own rule together with the project's rules for its risk and its operation."""
+    for name in (str(effect.risk), effect.operation):
+        demanded = settings.RISK_RULES.get(name)
+        if demanded is not None:
+            rule = demanded.tightened(rule)
+    return rule
 
 
 def digest_of_summary(summary: dict[str, Any]) -> str:

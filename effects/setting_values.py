@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.utils.module_loading import import_string
 
+from effects.types import ApprovalRule
+
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
@@ -77,11 +79,6 @@ def to_count(value: object) -> int:
     return value
 
 
-def to_optional_count(value: object) -> int | None:
-    """Take an integer of at least 1, or None."""
-    return None if value is None else to_count(value)
-
-
 def to_text(value: object) -> str:
     """Take a string that is not empty."""
     if not isinstance(value, str) or not value:
@@ -127,18 +124,6 @@ def to_tenant_context(value: object) -> Callable[[str], AbstractContextManager[A
     return no_context if value is None else to_callable(value)
 
 
-def to_codec(value: object) -> Any:
-    """Take an object with encode and decode, its class, or the dotted path of either."""
-    if value is None:
-        return None
-    target = _import(value) if isinstance(value, str) else value
-    codec = target() if isinstance(target, type) else target
-    for method in ("encode", "decode"):
-        if not callable(getattr(codec, method, None)):
-            raise WrongValueError(f"has no method {method}(); a codec has encode(text) and decode(text).")
-    return codec
-
-
 def to_headers(value: object) -> tuple[str, ...]:
     """Take names of headers, none of which belongs to one exchange or one client."""
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
@@ -151,10 +136,13 @@ def to_headers(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def to_risk_rules(value: object) -> dict[str, Any]:
+def to_risk_rules(value: object) -> dict[str, ApprovalRule]:
     """Take a mapping; enum keys become their values."""
     if not isinstance(value, Mapping):
         raise _wrong(value, "a dict", "map a risk or an operation to its rule, as in {'high': rule}.")
+    for key, rule in value.items():
+        if not isinstance(rule, ApprovalRule):
+            raise _wrong(rule, f"an ApprovalRule for {key!r}", "write effects.ApprovalRule(approvers='app.codename').")
     return {str(key.value if isinstance(key, Enum) else key): rule for key, rule in value.items()}
 
 

@@ -20,7 +20,7 @@ from effects._current import without_request
 from effects._faults import reach
 from effects.conf import settings
 from effects.effect import Effect
-from effects.exceptions import MarkedForRollbackError
+from effects.exceptions import MarkedForRollbackError, OutcomeError
 from effects.models import Execution
 from effects.operations import NotFinished, StoredAnswer, find_operation
 from effects.outcomes import Outcome
@@ -91,7 +91,8 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
     """Build a request's answer from its outcomes with the view's `answer=`.
 
     Returns:
-        The answer; `NotFinished`; None where the view has no `answer=`; or, as text, what it raised.
+        The answer; `NotFinished`; None where the view has no `answer=`, or it asked a settled outcome for an output
+            that there is not (`require()`); or, as text, what it raised.
     """
     try:
         # finding it may import the project's views, which can raise as anything of the project's
@@ -103,6 +104,10 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
             if not isinstance(built, (StoredAnswer, NotFinished)):
                 raise TypeError(f"answer= returned {type(built).__name__}, no answer")
             return built
+    except OutcomeError as error:
+        if error.outcome.settled:
+            return None  # answer= has no answer for this outcome: the client is told the outcome itself
+        return canonical.clean_text(str(error))
     except Exception as error:  # as above
         log.exception("answer= of %s failed; the request stays due.", operation)
         return canonical.clean_text(f"{type(error).__name__}: {error}")

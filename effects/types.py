@@ -144,7 +144,7 @@ class ApprovalRule:
     """Who must agree before a send, and within which times. Frozen on the execution and part of its digest.
 
     Args:
-        approvers: a permission, `app.codename`.
+        approvers: a permission, `app.codename`; of several, joined by " & ", everybody who decides needs all.
         quorum: how many distinct people.
         decide_within: after that the request for approval expires.
         use_within: after the grant (or `not_before`), the licence lapses unused.
@@ -170,6 +170,26 @@ class ApprovalRule:
             raise ValueError("ApprovalRule: decide_within and use_within are longer than zero")
         if self.not_before is not None and self.not_before.tzinfo is None:
             raise ValueError("ApprovalRule(not_before=…) needs a time zone")
+
+    @property
+    def permissions(self) -> tuple[str, ...]:
+        """The permissions that everybody who decides needs."""
+        return tuple(part.strip() for part in self.approvers.split("&"))
+
+    def tightened(self, other: ApprovalRule | None) -> ApprovalRule:
+        """Return the rule under which both hold."""
+        if other is None:
+            return self
+        later = [instant for instant in (self.not_before, other.not_before) if instant is not None]
+        return ApprovalRule(
+            approvers=" & ".join(dict.fromkeys((*self.permissions, *other.permissions))),
+            quorum=max(self.quorum, other.quorum),
+            decide_within=min(self.decide_within, other.decide_within),
+            use_within=min(self.use_within, other.use_within),
+            not_before=max(later) if later else None,
+            four_eyes=self.four_eyes or other.four_eyes,
+            covers_retries=self.covers_retries and other.covers_retries,
+        )
 
 
 @dataclass(frozen=True)

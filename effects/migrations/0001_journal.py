@@ -1024,7 +1024,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="request",
-            index=models.Index(fields=["tenant", "subject"], name="effects_request_subject"),
+            index=models.Index(fields=["subject"], name="effects_request_subject"),
+        ),
+        migrations.AddIndex(
+            model_name="request",
+            index=models.Index(fields=["key"], name="effects_request_key"),
         ),
         migrations.AddConstraint(
             model_name="request",

@@ -95,7 +95,8 @@ class Request(models.Model):
             ),
             models.Index(fields=["state", "created_at"], name="effects_request_queue"),
             models.Index(F("created_at").desc(), F("id").desc(), name="effects_request_newest"),
-            models.Index(fields=["tenant", "subject"], name="effects_request_subject"),
+            models.Index(fields=["subject"], name="effects_request_subject"),
+            models.Index(fields=["key"], name="effects_request_key"),
         ]
 
     def __str__(self) -> str:

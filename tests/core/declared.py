@@ -177,3 +177,11 @@ class Opaque(effects.Effect[dict]):  # type: ignore[type-arg]
 
     def send(self, context: Any, permit: Any) -> Any:
         raise AssertionError("a test says what the provider answers")
+
+
+@effects.register
+class LowRisk(_Bank):
+    """Costs little when it is wrong."""
+
+    operation = "bank.low"
+    risk = effects.Risk.LOW

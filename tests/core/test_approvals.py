@@ -455,7 +455,7 @@ def test_what_people_see_changed_after_the_approval(ann: Any, bob: Any, monkeypa
         row.refresh_from_db()
         assert (row.state, row.reason, said.sends) == ("awaiting_approval", "contents_changed", [])
         second = live(row)
-        assert (first.summary["facts"], second.summary["facts"]) == ({"price": "10.00"}, {"price": "12.00"})
+        assert (first.summary["facts"], second.summary["facts"]) == ([["price", "10.00"]], [["price", "12.00"]])
         assert second.digest != first.digest
         with pytest.raises(exceptions.ApprovalError):
             effects.grant(row.pk, by=bob, digest=first.digest)
@@ -513,7 +513,7 @@ def test_a_licence_that_covers_retries_covers_nothing_else(
         run_due()
     assert len(said.sends) == 1
     assert states(row) == ["spent", "requested"]
-    assert live(row).summary["facts"]["price"] == ("12.00" if change == "contents" else "10.00")
+    assert dict(live(row).summary["facts"])["price"] == ("12.00" if change == "contents" else "10.00")
 
 
 def test_in_doubt_then_absent_is_approved_again_under_the_same_provider_key(ann: Any, bob: Any) -> None:

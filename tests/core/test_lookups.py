@@ -309,14 +309,22 @@ def test_what_is_proven_is_never_given_up() -> None:
     assert row.state == "needs_intervention"
 
 
-@pytest.mark.parametrize("failure", [effects.Unreachable("down"), ConnectionError("refused"), TimeoutError("slow")])
-def test_an_unreachable_provider_never_escalates(failure: Any) -> None:
+@pytest.mark.parametrize("failure", [ConnectionError("refused"), TimeoutError("slow")])
+def test_a_look_up_that_does_not_get_through_is_unreachable(failure: Exception) -> None:
+    """A refused connection or a timeout in `verify` is evidence of nothing and spends nothing."""
+    row = in_doubt()
+    time_passes(QUIET)
+    row = look(row, failure)
+    assert (row.state, row.lookups_spent, row.lookups_unreachable) == ("uncertain", 0, 1)
+
+
+def test_an_unreachable_provider_never_escalates() -> None:
     """A hundred times: nothing is spent, nobody is called, and the next look-up is at most an hour away."""
     row = in_doubt()
     time_passes(QUIET)
     last = timedelta(0)
     for count in range(100):
-        row = look(row, failure)
+        row = look(row, effects.Unreachable("down"))
         delay = row.due_at - timezone.now()
         assert (row.state, row.lookups_spent, row.lookups_unreachable) == ("uncertain", 0, count + 1)
         assert last - timedelta(seconds=5) <= delay <= LONGEST_DELAY

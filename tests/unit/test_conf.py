@@ -21,14 +21,6 @@ def give_tenant(request: Any) -> str:
     return "acme"
 
 
-class Codec:
-    def encode(self, text: str) -> str:
-        return text
-
-    def decode(self, text: str) -> str:
-        return text
-
-
 HERE = __name__
 DURATIONS = {
     "REQUEST_LEASE": timedelta(seconds=60),
@@ -46,12 +38,10 @@ def test_defaults(settings: Any) -> None:
     assert durations == DURATIONS
     assert effects_settings.DATABASE == "default"
     assert effects_settings.MAX_ANSWER_BYTES == effects_settings.MAX_FINGERPRINT_BYTES == 1024 * 1024
-    assert effects_settings.MAX_OPEN_PER_TENANT is effects_settings.MAX_IN_DOUBT_PER_TENANT is None
     assert effects_settings.SWEEP_BATCH == 100
     assert effects_settings.DISPATCH == "none"
     assert effects_settings.RISK_RULES == {}
-    assert effects_settings.REDACTOR is effects_settings.CODEC is None
-    assert effects_settings.REPLAY_CHECK is effects_settings.RECONCILE_CHECK is None
+    assert effects_settings.REPLAY_CHECK is None
     assert "Set-Cookie" not in effects_settings.REPLAY_HEADERS
     assert problems() == []
 
@@ -91,16 +81,15 @@ def test_missing_setting_is_empty(settings: Any) -> None:
         ("MAX_ANSWER_BYTES", "1 MiB", "integer"),
         ("SWEEP_BATCH", True, "integer"),
         ("SWEEP_BATCH", 0, "at least 1"),
-        ("MAX_OPEN_PER_TENANT", 0, "at least 1"),
         ("DATABASE", "", "non-empty"),
         ("TENANT", "no.such.module", "cannot be imported"),
         ("TENANT", "nodots", "cannot be imported"),
         ("SUBJECT", 5, "callable"),
-        ("CODEC", "os.path.join", "encode"),
         ("REPLAY_HEADERS", "Content-Type", "tuple"),
         ("REPLAY_HEADERS", ("Set-Cookie",), "Set-Cookie"),
         ("REPLAY_HEADERS", ("Access-Control-Allow-Origin",), "one exchange"),
         ("RISK_RULES", [], "dict"),
+        ("RISK_RULES", {"high": "boss"}, "ApprovalRule"),
         ("DISPATCH", "selery", "did you mean 'celery'"),
         ("DISPATCH", None, "callable"),
     ],
@@ -116,11 +105,10 @@ def test_wrong_values_name_setting_and_fix(settings: Any, name: str, value: Any,
 
 
 def test_callables_by_path_or_value(settings: Any) -> None:
-    """A dotted path and the object itself mean the same; a codec's class is instantiated."""
+    """A dotted path and the object itself mean the same."""
     for tenant in (give_tenant, f"{HERE}.give_tenant"):
-        settings.EFFECTS = {"TENANT": tenant, "CODEC": f"{HERE}.Codec", "DISPATCH": f"{HERE}.give_tenant"}
+        settings.EFFECTS = {"TENANT": tenant, "DISPATCH": f"{HERE}.give_tenant"}
         assert effects_settings.TENANT(None) == "acme"  # type: ignore[arg-type]
-        assert isinstance(effects_settings.CODEC, Codec)
         assert effects_settings.DISPATCH is give_tenant
 
 
