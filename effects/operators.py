@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from effects import runner, transitions
 from effects.dispatch import send_hint
-from effects.exceptions import ApprovalError
+from effects.exceptions import ApprovalError, ExecutionNotFoundError
 from effects.models import Approval
 from effects.operations import StoredAnswer
 from effects.snapshots import ExecutionSnapshot, RequestSnapshot
@@ -143,7 +143,12 @@ def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone
 
 
 def _uuid(ref: str | UUID) -> UUID:
-    return ref if isinstance(ref, UUID) else UUID(ref)
+    if isinstance(ref, UUID):
+        return ref
+    try:
+        return UUID(ref)
+    except ValueError as error:
+        raise ExecutionNotFoundError(f"There is no execution {ref!r:.80}") from error
 
 
 def _who(by: Any) -> Actor:

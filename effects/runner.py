@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import Error, OperationalError
+from django.db import DatabaseError, Error, OperationalError
 
 from effects import transitions
 from effects._commits import journal, refuse_open_transactions
@@ -71,7 +72,7 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
     row = Execution.objects.filter(pk=execution_id).first()
     if row is None:
         raise ExecutionNotFoundError(f"There is no execution {execution_id}")
-    with in_tenant(row.tenant), without_request():
+    with _noting_trouble(row), in_tenant(row.tenant), without_request():
         sendable = row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION) and row.due_at is not None
         return send_row(row, None) if sendable else snapshot(row)
 
@@ -91,10 +92,10 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
     row = Execution.objects.get(pk=execution_id)
     if claimed is None:
         if row.state in (ExecutionState.UNCERTAIN, ExecutionState.ACCEPTED) and row.contract["lookup"] is None:
-            with in_tenant(row.tenant), without_request():
+            with _noting_trouble(row), in_tenant(row.tenant), without_request():
                 return _resend_or_escalate(row)
         return snapshot(row)
-    with in_tenant(row.tenant), without_request():
+    with _noting_trouble(row), in_tenant(row.tenant), without_request():
         reach("look_up.before_call")
         verdict = _verify(get_effect(row.operation), row)
         reach("look_up.replied")
@@ -103,6 +104,23 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
     if result.state == ExecutionState.PENDING:
         send_hint(str(execution_id))
     return result
+
+
+@contextmanager
+def _noting_trouble(row: Execution) -> Iterator[None]:
+    """Keep on the row what working on it raises; it backs off and shows. The error goes on to the sweep or worker."""
+    try:
+        yield
+    except JournalUnavailableError:
+        raise  # nothing can be kept, and the row is not to blame
+    except Exception as error:
+        if is_interrupt(error):
+            raise  # the process is being ended; what was sent is recorded
+        try:
+            transitions.note_trouble(row.pk, error)
+        except (EffectsError, DatabaseError):
+            log.exception("The trouble with %s %s could not be kept.", row.operation, row.pk)
+        raise
 
 
 def after_change(execution: ExecutionSnapshot) -> None:

@@ -194,21 +194,31 @@ class ApprovalPurpose(Word):
 
 @dataclass(frozen=True)
 class Edge:
-    """One verb: from which states, to which. An empty `sources` creates the row; `same` keeps the state."""
+    """One verb: from which states, to which. Without any it creates the row; from `keeps` it changes no state."""
 
     sources: frozenset[Word]
     targets: frozenset[Word]
-    same: bool = False
+    keeps: frozenset[Word] = frozenset()
+
+    def leads(self, source: Word) -> frozenset[Word]:
+        """Return the states that the verb can lead to from `source`."""
+        if source in self.keeps:
+            return frozenset({source})
+        return self.targets if source in self.sources else frozenset()
 
 
-def _edge(sources: set[Word] | frozenset[Word], *targets: Word, same: bool = False) -> Edge:
-    return Edge(frozenset(sources), frozenset(targets), same)
+def _edge(sources: Iterable[Word], *targets: Word, keeps: Iterable[Word] = ()) -> Edge:
+    return Edge(frozenset(sources) | frozenset(keeps), frozenset(targets), frozenset(keeps))
+
+
+def _same(sources: Iterable[Word]) -> Edge:
+    return _edge((), keeps=sources)
 
 
 _R = RequestState
 REQUEST_EDGES: dict[str, Edge] = {
     "open": _edge(set(), _R.RUNNING),
-    "renew": _edge({_R.RUNNING}, same=True),
+    "renew": _same({_R.RUNNING}),
     "suspend": _edge({_R.RUNNING}, _R.WAITING),
     "freeze": _edge({_R.RUNNING}, _R.ANSWERED),
     "release": _edge({_R.RUNNING}, _R.RELEASED),
@@ -220,19 +230,21 @@ REQUEST_EDGES: dict[str, Edge] = {
 
 _ALL = frozenset(ExecutionState)
 _BEFORE_SEND: frozenset[Word] = frozenset({_S.PENDING, _S.AWAITING_APPROVAL})
+#: Where an approval is for another send of something in doubt: only the approval changes.
+_PERSON: frozenset[Word] = frozenset({_S.NEEDS_INTERVENTION})
 EXECUTION_EDGES: dict[str, Edge] = {
     "record": _edge(set(), _S.PENDING, _S.AWAITING_APPROVAL),
-    "join": _edge(_ALL, same=True),
-    "request_approval": _edge({_S.PENDING, _S.NEEDS_INTERVENTION}, _S.AWAITING_APPROVAL, same=True),
-    "vote": _edge({_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION}, same=True),
-    "grant": _edge({_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION}, _S.PENDING, same=True),
+    "join": _same(_ALL),
+    "request_approval": _edge({_S.PENDING}, _S.AWAITING_APPROVAL, keeps=_PERSON),
+    "vote": _same({_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION}),
+    "grant": _edge({_S.AWAITING_APPROVAL}, _S.PENDING, keeps=_PERSON),
     "void": _edge(_BEFORE_SEND, _S.AWAITING_APPROVAL),
-    "deny": _edge(_BEFORE_SEND | {_S.NEEDS_INTERVENTION}, _S.REJECTED, _S.FAILED, same=True),
-    "expire": _edge(_BEFORE_SEND | {_S.NEEDS_INTERVENTION}, _S.REJECTED, _S.FAILED, same=True),
-    "withdraw": _edge(_BEFORE_SEND | {_S.NEEDS_INTERVENTION}, _S.REJECTED, _S.FAILED, same=True),
-    "lapse": _edge(_BEFORE_SEND | {_S.NEEDS_INTERVENTION}, _S.REJECTED, _S.FAILED, same=True),
+    "deny": _edge(_BEFORE_SEND, _S.REJECTED, _S.FAILED, keeps=_PERSON),
+    "expire": _edge(_BEFORE_SEND, _S.REJECTED, _S.FAILED, keeps=_PERSON),
+    "withdraw": _edge(_BEFORE_SEND, _S.REJECTED, _S.FAILED, keeps=_PERSON),
+    "lapse": _edge(_BEFORE_SEND, _S.REJECTED, _S.FAILED, keeps=_PERSON),
     "refuse": _edge({_S.PENDING}, _S.REJECTED, _S.FAILED),
-    "postpone_send": _edge({_S.PENDING}, same=True),
+    "postpone_send": _same({_S.PENDING}),
     "permit": _edge({_S.PENDING}, _S.EXECUTING),
     "resend": _edge({_S.UNCERTAIN, _S.NEEDS_INTERVENTION}, _S.EXECUTING),
     "complete": _edge({_S.EXECUTING}, _S.COMPLETED, _S.PARTIALLY_COMPLETED),
@@ -242,26 +254,26 @@ EXECUTION_EDGES: dict[str, Edge] = {
     "doubt": _edge({_S.EXECUTING}, _S.UNCERTAIN),
     "not_sent": _edge({_S.EXECUTING}, _S.PENDING, _S.UNCERTAIN, _S.FAILED),
     "expire_lease": _edge({_S.EXECUTING}, _S.UNCERTAIN),
-    "claim": _edge({_S.ACCEPTED, _S.UNCERTAIN}, same=True),
+    "claim": _same({_S.ACCEPTED, _S.UNCERTAIN}),
     "acknowledge": _edge({_S.ACCEPTED, _S.UNCERTAIN}, _S.ACCEPTED),
     "confirm": _edge(EXECUTION_IN_DOUBT, _S.COMPLETED, _S.PARTIALLY_COMPLETED),
     "confirm_failure": _edge({_S.UNCERTAIN, _S.ACCEPTED}, _S.FAILED),
     "confirm_absence": _edge({_S.UNCERTAIN, _S.ACCEPTED}, _S.FAILED, _S.PENDING),
-    "postpone": _edge({_S.ACCEPTED, _S.UNCERTAIN}, same=True),
+    "postpone": _same({_S.ACCEPTED, _S.UNCERTAIN}),
     "escalate": _edge({_S.ACCEPTED, _S.UNCERTAIN}, _S.NEEDS_INTERVENTION, _S.ABANDONED),
     "resolve": _edge(EXECUTION_IN_DOUBT, _S.COMPLETED, _S.FAILED, _S.ABANDONED),
     "reopen": _edge({_S.NEEDS_INTERVENTION}, _S.UNCERTAIN),
-    "order_resend": _edge({_S.NEEDS_INTERVENTION}, same=True),
-    "supersede": _edge({_S.FAILED, _S.REJECTED}, same=True),
+    "order_resend": _same({_S.NEEDS_INTERVENTION}),
+    "supersede": _same({_S.FAILED, _S.REJECTED}),
     "contradict": _edge(EXECUTION_SETTLED | _BEFORE_SEND, _S.NEEDS_INTERVENTION),
-    "observe": _edge(_ALL, same=True),
-    "run_hook": _edge(EXECUTION_SETTLED, same=True),
+    "observe": _same(_ALL),
+    "run_hook": _same(EXECUTION_SETTLED),
     # after a restore: what the journal forgot may have sent it, or sent it once more
     "doubt_since": _edge(EXECUTION_OPEN, _S.UNCERTAIN),
-    "extend_doubt": _edge(EXECUTION_IN_DOUBT, same=True),
+    "extend_doubt": _same(EXECUTION_IN_DOUBT),
 }
 
 
 def allows(edge: Edge, source: Word, target: Word) -> bool:
     """Return whether `edge` leads from `source` to `target`."""
-    return source in edge.sources and (target in edge.targets or (edge.same and source == target))
+    return target in edge.leads(source)

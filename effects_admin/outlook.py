@@ -22,6 +22,8 @@ def next_steps(case: Case) -> list[str]:
             f"The project's own rows could not be written ({case.row.hook_error or 'no error recorded'}); the next "
             f"try is due {_when(case.row.hook_due_at, case.seen_at)}."
         )
+    if case.row.trouble_count:
+        steps.append(f"Working on it raised an error {case.row.trouble_count} times in a row: {case.row.trouble}")
     return steps
 
 

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from effects.models import Approval, Execution, Heartbeat, Request
 from effects.states import ApprovalState, ExecutionState, RequestState
+from effects.transitions import TROUBLED_FROM
 from effects.types import Actor
 from effects_admin.cases import votes_of, why_no_vote
 from effects_admin.display import distance, money, span, visible
@@ -58,6 +59,7 @@ def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResp
     if not console.has_view_permission(request):
         raise PermissionDenied
     sections = [_approvals(console, request), _doubtful(console, request), _unwritten(console, request)]
+    sections.append(_troubled(console, request))
     requests = console.admin_site.get_model_admin(Request)
     if requests.has_view_permission(request):
         sections.insert(2, _requests(requests, request))
@@ -115,6 +117,19 @@ def _unwritten(console: admin.ModelAdmin[Execution], request: HttpRequest) -> Se
     for row in rows.annotate(seen_at=Now()).order_by("hook_due_at")[:LIMIT]:
         left = f"next try {distance(row.hook_due_at, row.seen_at)}"
         section.entries.append(_entry(row, row.settled_at or row.created_at, row.seen_at, left, row.hook_error))
+    return section
+
+
+def _troubled(console: admin.ModelAdmin[Execution], request: HttpRequest) -> Section:
+    section = Section(
+        "Working on them raises an error each time",
+        "The code or its settings need mending; they are tried again, ever more rarely.",
+        reverse("admin:effects_execution_changelist"),
+    )
+    rows: Any = console.get_queryset(request).filter(trouble_count__gte=TROUBLED_FROM)
+    for row in rows.annotate(seen_at=Now()).order_by("created_at")[:LIMIT]:
+        left = f"next try {distance(row.swept_until, row.seen_at)}" if row.swept_until else ""
+        section.entries.append(_entry(row, row.created_at, row.seen_at, left, row.trouble))
     return section
 
 

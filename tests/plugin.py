@@ -9,9 +9,7 @@ from project.services import postgres
 from project.services.processes import Processes, ServiceError
 
 # A run with one of these tests nothing, so that no server is waited for.
-ONLY_LOOKING = frozenset(
-    {"-h", "--help", "-V", "--version", "--markers", "--fixtures", "--collect-only", "--co"}
-)
+ONLY_LOOKING = frozenset({"-h", "--help", "-V", "--version", "--markers", "--fixtures", "--collect-only", "--co"})
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -106,9 +106,7 @@ class Protected:
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         """Learn the class: its views leave ATOMIC_REQUESTS."""
-        refuse_safe_method(
-            name, self.effects_protection.operation.name, is_viewset=hasattr(owner, "get_extra_actions")
-        )
+        refuse_safe_method(name, self.effects_protection.operation.name, is_viewset=hasattr(owner, "get_extra_actions"))
         exempt(owner)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:

@@ -157,9 +157,7 @@ def _terms(protected: ProtectedOperation) -> tuple[Any, ...]:
     return protected.mode, protected.performs, protected.local_writes, path
 
 
-def _stored(
-    operation: str, answer: Callable[..., Any]
-) -> Callable[[Sequence[Outcome]], StoredAnswer | NotFinished]:
+def _stored(operation: str, answer: Callable[..., Any]) -> Callable[[Sequence[Outcome]], StoredAnswer | NotFinished]:
     """Wrap the view's `answer=`: outcomes in, the frozen answer out."""
     if inspect.iscoroutinefunction(answer):
         raise ImproperlyConfigured(f"@idempotent({operation!r}): answer= runs in a transaction and cannot be async")

@@ -65,9 +65,7 @@ class Watch:
     def __init__(self) -> None:
         self.wrote = False
 
-    def __call__(
-        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
-    ) -> Any:
+    def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Pass a statement on."""
         if not self.wrote and current() is not None and not is_read(sql):
             self.wrote = True
@@ -80,9 +78,7 @@ class ReadOnly:
     def __init__(self, handle: RequestHandle) -> None:
         self.handle = handle
 
-    def __call__(
-        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
-    ) -> Any:
+    def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Pass a statement on, or refuse it.
 
         Raises:

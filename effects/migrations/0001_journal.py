@@ -383,6 +383,11 @@ class Migration(migrations.Migration):
                     models.DateTimeField(help_text="A sweep handed it out; no other one does until then.", null=True),
                 ),
                 (
+                    "trouble_count",
+                    models.PositiveIntegerField(default=0, help_text="How often in a row working on it raised."),
+                ),
+                ("trouble", models.CharField(blank=True, help_text="What it raised the last time.", max_length=2000)),
+                (
                     "exposed_until",
                     models.DateTimeField(help_text="The later of deadline and end, over all attempts.", null=True),
                 ),
@@ -714,6 +719,12 @@ class Migration(migrations.Migration):
                 condition=models.Q(("state__in", ["accepted", "awaiting_approval", "needs_intervention", "uncertain"])),
                 fields=["state", "created_at"],
                 name="effects_execution_queue",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
+                condition=models.Q(("trouble_count__gte", 3)), fields=["created_at"], name="effects_execution_trouble"
             ),
         ),
         migrations.AddIndex(

@@ -71,6 +71,8 @@ class Execution(models.Model):
     claimed_at = models.DateTimeField(null=True, help_text="When the newest look-up claimed it.")
     due_at = models.DateTimeField(null=True, help_text="When a worker looks at it next.")
     swept_until = models.DateTimeField(null=True, help_text="A sweep handed it out; no other one does until then.")
+    trouble_count = models.PositiveIntegerField(default=0, help_text="How often in a row working on it raised.")
+    trouble = models.CharField(max_length=2000, blank=True, help_text="What it raised the last time.")
     exposed_until = models.DateTimeField(null=True, help_text="The later of deadline and end, over all attempts.")
     first_sent_at = models.DateTimeField(null=True, help_text="First use of the provider key.")
     expect_by = models.DateTimeField(null=True, help_text="By when an accepted order should be carried out.")
@@ -155,6 +157,7 @@ class Execution(models.Model):
                 condition=Q(state__in=values(EXECUTION_IN_DOUBT | {ExecutionState.AWAITING_APPROVAL})),
                 name="effects_execution_queue",
             ),
+            models.Index(fields=["created_at"], condition=Q(trouble_count__gte=3), name="effects_execution_trouble"),
             models.Index(F("created_at").desc(), F("id").desc(), name="effects_execution_newest"),
             models.Index(fields=["key"], name="effects_execution_key"),
             models.Index(fields=["about_type", "about_id"], name="effects_execution_about"),

@@ -32,10 +32,12 @@ from effects.transitions.restores import (
     exposed_requests,
 )
 from effects.transitions.retention import drop_answers, free_keys
+from effects.transitions.troubles import TROUBLED_FROM, note_trouble
 
 __all__ = [
     "DECISIONS",
     "DOUBTING",
+    "TROUBLED_FROM",
     "Claim",
     "NotSentInTime",
     "Opened",
@@ -61,6 +63,7 @@ __all__ = [
     "freeze",
     "grant",
     "late_outcome",
+    "note_trouble",
     "observe",
     "open_request",
     "order_resend",

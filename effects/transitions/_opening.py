@@ -88,7 +88,7 @@ def renew(held: Sequence[tuple[UUID, int]]) -> int:
     )
     with journal().cursor() as cursor:
         lease: Any = settings.REQUEST_LEASE
-        params = [lease, [str(one) for one, _ in held], [epoch for _, epoch in held]]
+        params: list[Any] = [lease, [str(one) for one, _ in held], [epoch for _, epoch in held]]
         cursor.execute(sql, params)
         return int(cursor.rowcount)
 
@@ -113,7 +113,8 @@ _CLOCKS = {
 def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, Request | None, datetime]:
     fields = Request._meta.concrete_fields
     columns = ", ".join(str(field.column) for field in fields)
-    selected, params = [], []
+    selected: list[str] = []
+    params: list[Any] = []
     lasting = {"lease_expires_at": settings.REQUEST_LEASE, "handler_until": settings.HANDLER_MAX}
     connection = journal()
     for field in fields:

@@ -72,6 +72,8 @@ def advance(
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
+    if row.trouble_count:
+        changes.update(trouble_count=0, trouble="")
     _write(row, changes)
     receipt_of(row, verb, source, actor, evidence).save(force_insert=True)
     if settles:

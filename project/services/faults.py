@@ -63,9 +63,7 @@ class Faults:
         """Let go what hangs; its orders stay."""
         self._call("POST", "release")
 
-    def sends(
-        self, *, method: str | None = None, path: str | None = None, contains: str | None = None
-    ) -> list[Send]:
+    def sends(self, *, method: str | None = None, path: str | None = None, contains: str | None = None) -> list[Send]:
         """Return the requests that fit, in the order of their arrival."""
         return [Send(**each) for each in self._call("GET", "sends", params=_match(method, path, contains))]
 
@@ -98,9 +96,7 @@ class Faults:
         except requests.HTTPError as error:
             if error.response.status_code != requests.codes.request_timeout:
                 raise
-            raise TimeoutError(
-                f"no {count} requests were {stage} within {seconds:g} s: {order['match']}"
-            ) from error
+            raise TimeoutError(f"no {count} requests were {stage} within {seconds:g} s: {order['match']}") from error
         return [Send(**each) for each in sends]
 
     def reset(self) -> None:

@@ -20,9 +20,7 @@ from .processes import Processes, Service, ServiceError
 OLDEST = 14
 DATABASE = "effects"
 ACCOUNT = "nobody"  # PostgreSQL refuses to run as root; this account is on every Unix
-OTHERWISE = (
-    f"Set DATABASE_URL to a PostgreSQL ≥ {OLDEST}, for example postgresql://user:password@host:5432/effects."
-)
+OTHERWISE = f"Set DATABASE_URL to a PostgreSQL ≥ {OLDEST}, for example postgresql://user:password@host:5432/effects."
 
 
 def start(processes: Processes, *, fsync: bool = True, environ: Mapping[str, str] | None = None) -> Service:
@@ -75,9 +73,7 @@ def scratch_database(url: str, prefix: str = "effects_demo") -> Iterator[str]:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         except psycopg.errors.InsufficientPrivilege as error:
             user = connection.info.user
-            raise ServiceError(
-                f"{user} may not make a database of its own: ALTER ROLE {user} CREATEDB"
-            ) from error
+            raise ServiceError(f"{user} may not make a database of its own: ALTER ROLE {user} CREATEDB") from error
     try:
         yield urlsplit(url)._replace(path=f"/{name}").geturl()
     finally:
@@ -93,18 +89,14 @@ def _check(url: str) -> None:
     """Refuse a URL that leads to nothing, to another vendor or to a PostgreSQL that is too old."""
     scheme = urlsplit(url).scheme
     if scheme not in {"postgres", "postgresql"}:
-        raise ServiceError(
-            f"DATABASE_URL begins with {scheme!r}, and this works on PostgreSQL alone. {OTHERWISE}"
-        )
+        raise ServiceError(f"DATABASE_URL begins with {scheme!r}, and this works on PostgreSQL alone. {OTHERWISE}")
     try:
         with psycopg.connect(url, connect_timeout=10) as connection:
             version = connection.info.server_version // 10000
     except psycopg.OperationalError as error:
         raise ServiceError(f"DATABASE_URL is set, but no PostgreSQL answers there: {error}") from error
     if version < OLDEST:
-        raise ServiceError(
-            f"The PostgreSQL at DATABASE_URL is version {version}, which is too old. {OTHERWISE}"
-        )
+        raise ServiceError(f"The PostgreSQL at DATABASE_URL is version {version}, which is too old. {OTHERWISE}")
 
 
 def _accepts(url: str) -> bool:
@@ -146,9 +138,7 @@ def _binaries(root: Path, account: Account | None) -> Path:
 
 def _copy_readable(source: Path, target: Path) -> None:
     """Copy a directory so that every account can use the copy."""
-    shutil.copytree(
-        source, target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "__pycache__")
-    )
+    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "__pycache__"))
     for path in (*target.parents, target, *target.rglob("*")):
         if path.is_relative_to(target.parent) and not path.is_symlink():
             path.chmod(0o755)

@@ -38,9 +38,7 @@ class Process:
         log: The file that has its output.
     """
 
-    def __init__(
-        self, name: str, popen: "subprocess.Popen[bytes]", log: Path, polite: int, grace: float
-    ) -> None:
+    def __init__(self, name: str, popen: "subprocess.Popen[bytes]", log: Path, polite: int, grace: float) -> None:
         self.name = name
         self.log = log
         self._popen = popen
@@ -78,9 +76,7 @@ class Process:
         deadline = time.monotonic() + within
         while True:
             if not self.running:
-                raise ServiceError(
-                    f"{self.name} ended with code {self._popen.returncode}. Its log:\n{self.tail()}"
-                )
+                raise ServiceError(f"{self.name} ended with code {self._popen.returncode}. Its log:\n{self.tail()}")
             if ready():
                 return
             if time.monotonic() > deadline:
@@ -162,9 +158,7 @@ class Processes:
         """
         root = temporary_root(owner)
         if root is None and owner is not None:
-            raise ServiceError(
-                f"no temporary directory can be reached by {owner.name}: set TMPDIR to one that can"
-            )
+            raise ServiceError(f"no temporary directory can be reached by {owner.name}: set TMPDIR to one that can")
         with self._lock:
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
             self._directories.append(path)

@@ -156,9 +156,7 @@ class Handler(BaseHTTPRequestHandler):
     def forward(self, send: Send, body: bytes) -> Reply:
         """Give a request to the provider, write its answer down and return it."""
         upstream = self.server.upstream
-        connection = http.client.HTTPConnection(
-            upstream.hostname or "", upstream.port, timeout=UPSTREAM_TIMEOUT
-        )
+        connection = http.client.HTTPConnection(upstream.hostname or "", upstream.port, timeout=UPSTREAM_TIMEOUT)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
         try:
             connection.request(self.command, self.path, body or None, headers)

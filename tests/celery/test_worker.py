@@ -123,12 +123,13 @@ def test_a_worker_and_a_beat_finish_what_is_due(worker: Process, ledger: Any, se
 def test_while_the_broker_is_away_work_is_recorded_and_a_sweep_finds_it(no_broker: str, ledger: Any) -> None:
     """The commit is not undone by a hint that fails, and does not wait for long."""
     began = time.monotonic()
-    row = later("k1")
-    assert time.monotonic() - began < 5
-    assert row.state == "pending"
+    rows = [later(f"k{number}") for number in range(3)]
+    assert time.monotonic() - began < 4  # a publisher left to itself waits that long for each
+    assert {row.state for row in rows} == {"pending"}
     run_due()
-    row.refresh_from_db()
-    assert (row.state, sends(ledger, row)) == ("completed", 1)
+    for row in rows:
+        row.refresh_from_db()
+        assert (row.state, sends(ledger, row)) == ("completed", 1)
 
 
 @pytest.mark.django_db

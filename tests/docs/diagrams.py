@@ -13,7 +13,6 @@ from effects.states import (
     EXECUTION_EDGES,
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
-    NOTHING_HAPPENED,
     REQUEST_EDGES,
     REQUEST_ENDED,
     Edge,
@@ -42,10 +41,10 @@ def arrows(edges: Mapping[str, Edge]) -> dict[tuple[str, str], list[str]]:
     """Return the verbs between any two different states; "" is the state before a row exists."""
     found: dict[tuple[str, str], list[str]] = {}
     for verb, edge in edges.items():
-        for source in sorted(edge.sources) or [""]:
-            for target in sorted(edge.targets - {source}):
-                if not _is_idle(edge, source, target):
-                    found.setdefault((str(source), str(target)), []).append(verb)
+        for source in sorted(edge.sources) or [None]:
+            targets = edge.leads(source) if source is not None else edge.targets
+            for target in sorted(targets - {source}):
+                found.setdefault((str(source or ""), str(target)), []).append(verb)
     return found
 
 
@@ -57,15 +56,6 @@ def write(page: str) -> str:
         )
         assert count == 1, f"the page has {count} places for the diagram {name!r}"
     return page
-
-
-def _is_idle(edge: Edge, source: Word | str, target: Word) -> bool:
-    """Return whether the table allows what a rule forbids.
-
-    The verbs of approvals also serve resends of something in doubt: there the approval alone changes, since no state
-    that says "nothing happened" can follow doubt without evidence.
-    """
-    return edge.same and source in EXECUTION_IN_DOUBT and target in NOTHING_HAPPENED
 
 
 def _draw(edges: Mapping[str, Edge], sources: frozenset[Word], *, created: bool) -> str:

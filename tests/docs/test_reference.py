@@ -150,7 +150,7 @@ def test_every_verb_is_in_its_table(heading: str, edges: dict, everything: froze
         assert (words(sources) or {"any"} & {sources}) == expected or edge.sources == frozenset()
         assert (sources == "any") == (edge.sources == everything != frozenset())
         assert words(targets) == {str(word) for word in edge.targets}
-        assert targets.endswith("same") == edge.same
+        assert targets.endswith("same") == bool(edge.keeps)
         assert when
 
 

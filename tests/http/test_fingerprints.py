@@ -39,9 +39,7 @@ FORM = "application/x-www-form-urlencoded"
 factory = RequestFactory()
 
 
-def plain(
-    body: bytes = b"", content_type: str = JSON, path: str = "/refunds/", method: str = "POST"
-) -> WSGIRequest:
+def plain(body: bytes = b"", content_type: str = JSON, path: str = "/refunds/", method: str = "POST") -> WSGIRequest:
     return factory.generic(method, path, body, content_type)
 
 
@@ -53,9 +51,7 @@ def as_is(http: HttpRequest) -> Any:
     return http
 
 
-def upload(
-    boundary: str = BOUNDARY, *, name: str = "a.txt", content: bytes = b"hello", **fields: str
-) -> WSGIRequest:
+def upload(boundary: str = BOUNDARY, *, name: str = "a.txt", content: bytes = b"hello", **fields: str) -> WSGIRequest:
     data = {"note": "n", **fields, "file": SimpleUploadedFile(name, content, "text/plain")}
     body = encode_multipart(boundary, data)
     return plain(body, f"multipart/form-data; boundary={boundary}")
@@ -295,9 +291,7 @@ class TestWhoReadBefore:
         ("body", "content_type"),
         [(b'{"a":1}', JSON), (b"a=1&b=2", FORM), (b"raw", "text/plain")],
     )
-    def test_37_body_or_post_was_touched(
-        self, kind: Callable[..., Any], body: bytes, content_type: str
-    ) -> None:
+    def test_37_body_or_post_was_touched(self, kind: Callable[..., Any], body: bytes, content_type: str) -> None:
         """A middleware that read `body` or `POST` changes nothing."""
         parts = fingerprint(kind(plain(body, content_type)))
         for attribute in ("body", "POST"):

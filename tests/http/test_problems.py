@@ -106,9 +106,7 @@ def test_difference_and_reason() -> None:
     reused = body(problem("idempotency_key_reused", extra={"differs": ["query", "body"]}))
     assert "query, body" in reused["detail"]
     assert reused["differs"] == ["query", "body"]
-    assert (
-        "It is empty." in body(problem("idempotency_key_invalid", extra={"reason": "It is empty."}))["detail"]
-    )
+    assert "It is empty." in body(problem("idempotency_key_invalid", extra={"reason": "It is empty."}))["detail"]
     assert body(problem("operation_uncertain", detail="50% done"))["detail"] == "50% done"
 
 

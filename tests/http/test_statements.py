@@ -7,31 +7,31 @@ import pytest
 from effects.http.statements import is_read
 
 READS = [
-    'SELECT 1',
+    "SELECT 1",
     '  select "a" from "t" where "b" = %s',
-    'SELECT * FROM t FOR UPDATE',
+    "SELECT * FROM t FOR UPDATE",
     "SELECT 'INSERT; INTO' FROM t",
-    '-- a comment\nSELECT 1;',
-    '/* x */ SELECT 1',
-    'WITH a AS (SELECT 1) SELECT * FROM a',
+    "-- a comment\nSELECT 1;",
+    "/* x */ SELECT 1",
+    "WITH a AS (SELECT 1) SELECT * FROM a",
     'SAVEPOINT "s1"',
     'RELEASE SAVEPOINT "s1"',
     'ROLLBACK TO SAVEPOINT "s1"',
     "SET LOCAL lock_timeout = '1s'",
-    'SHOW server_version',
+    "SHOW server_version",
 ]
 WRITES = [
     'INSERT INTO "t" VALUES (1)',
-    'UPDATE t SET a = 1',
-    'DELETE FROM t',
-    'WITH a AS (INSERT INTO t VALUES (1) RETURNING id) SELECT * FROM a',
-    'SELECT 1; DELETE FROM t',
-    'SELECT 1 INTO t2',
-    'TRUNCATE t',
-    'CALL p()',
-    'DO $$ BEGIN END $$',
-    'CREATE TABLE t2 (a int)',
-    '/* SELECT */ INSERT INTO t VALUES (1)',
+    "UPDATE t SET a = 1",
+    "DELETE FROM t",
+    "WITH a AS (INSERT INTO t VALUES (1) RETURNING id) SELECT * FROM a",
+    "SELECT 1; DELETE FROM t",
+    "SELECT 1 INTO t2",
+    "TRUNCATE t",
+    "CALL p()",
+    "DO $$ BEGIN END $$",
+    "CREATE TABLE t2 (a int)",
+    "/* SELECT */ INSERT INTO t VALUES (1)",
 ]
 
 

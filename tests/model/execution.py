@@ -406,7 +406,9 @@ class _Events:
                 conflict=True,
             )  # fmt: skip
         elif verdict == "refused for good":
-            self.move("verdict: refused for good", "confirm_failure", FAILED, looks=others, look_lease=lease, doubt=False)
+            self.move(
+                "verdict: refused for good", "confirm_failure", FAILED, looks=others, look_lease=lease, doubt=False
+            )
         else:
             to = PENDING if s.attempts < self.config.attempts else FAILED
             self.move("verdict: absent", "confirm_absence", to, looks=others, look_lease=lease, doubt=False)
@@ -496,4 +498,4 @@ class _Events:
         self._add(name, doubted._replace(senders=elders), (Move("doubt_since", PENDING, UNCERTAIN),))
 
 
-assert EXECUTION_OPEN | EXECUTION_IN_DOUBT | EXECUTION_SETTLED == set(ExecutionState)
+assert set(ExecutionState) == EXECUTION_OPEN | EXECUTION_IN_DOUBT | EXECUTION_SETTLED

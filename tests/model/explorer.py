@@ -98,7 +98,7 @@ def moves_of(edges: Mapping[str, Edge]) -> set[Move]:
         Move(verb, source, target)
         for verb, edge in edges.items()
         for source in (edge.sources or {None})
-        for target in {*edge.targets, *([source] if edge.same and source is not None else [])}
+        for target in (edge.targets if source is None else edge.leads(source))
     }
 
 

@@ -83,9 +83,7 @@ def test_a_lost_request_was_not(faults: Faults, stripe_server: Service, marker: 
     assert applied(stripe_server, marker) == 0
 
 
-def test_a_delayed_request_lands_after_its_client_went(
-    faults: Faults, stripe_server: Service, marker: str
-) -> None:
+def test_a_delayed_request_lands_after_its_client_went(faults: Faults, stripe_server: Service, marker: str) -> None:
     """A client's timeout does not take back what is under way."""
     faults.add("delay", seconds=1)
     with pytest.raises(requests.Timeout):
@@ -123,9 +121,7 @@ def test_what_hangs_can_be_released(
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_what_hangs_ends_with_its_client(
-    faults: Faults, stripe_server: Service, marker: str, forward: bool
-) -> None:
+def test_what_hangs_ends_with_its_client(faults: Faults, stripe_server: Service, marker: str, forward: bool) -> None:
     """A client that gave up before the provider heard of it leaves nothing behind."""
     faults.add("hang", forward=forward)
     with pytest.raises(requests.Timeout):

@@ -85,9 +85,7 @@ leaves = (
     | st.decimals(allow_nan=False, allow_infinity=False, places=4)
     | st.uuids()
     | st.dates()
-    | st.datetimes(
-        min_value=datetime(2, 1, 1), max_value=datetime(9000, 1, 1), timezones=st.just(timezone.utc)
-    )
+    | st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9000, 1, 1), timezones=st.just(timezone.utc))
 )
 payloads = st.recursive(
     leaves,

@@ -1,0 +1,32 @@
+"""Trouble: working on a row raised. It backs off, and shows, so that it reaches a person and stops nobody else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_execution
+from effects.models import Execution
+
+__all__ = ["TROUBLED_FROM", "note_trouble"]
+
+#: From so many times in a row on, it is a person's matter: the console lists it.
+TROUBLED_FROM = 3
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
+
+
+def note_trouble(execution_id: UUID, error: BaseException) -> None:
+    """*Commits.* Keep what working on an execution raised, and leave it alone for 30 s, doubling to 1 h.
+
+    No change of state and no receipt: nothing is known that was not known before. The next step forward clears it.
+    """
+    with commits("noting trouble"):
+        row = lock_execution(execution_id)
+        pause = min(FIRST_PAUSE * 2 ** min(row.trouble_count, 10), LONGEST_PAUSE)
+        Execution.objects.filter(pk=row.pk).update(
+            trouble_count=row.trouble_count + 1,
+            trouble=canonical.clean_text(f"{type(error).__name__}: {error}"),
+            swept_until=row.locked_at + pause,
+        )
