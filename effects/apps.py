@@ -18,7 +18,7 @@ class EffectsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import `<app>/effects.py` of each installed app, and register the system checks."""
-        from effects.checks import register_checks
+        from effects.checks import register_checks  # noqa: PLC0415 - models are not loaded when this module is
 
         register_checks()
         for config in apps.get_app_configs():

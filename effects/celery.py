@@ -47,7 +47,7 @@ def beat_schedule(**every: timedelta) -> dict[str, dict[str, Any]]:
 
 def publish(execution_id: str) -> None:
     """Publish the hint that an execution is due to be sent; what the broker raises is the caller's."""
-    from effects.tasks import run_execution
+    from effects.tasks import run_execution  # noqa: PLC0415 - the schedule is read before apps are loaded
 
     with run_execution.app.producer_or_acquire() as producer:
         # publishing alone waits ten seconds for a broker that is away, whatever `retry` says

@@ -64,7 +64,7 @@ def add_operation(operation: ProtectedOperation) -> None:
 def find_operation(name: str) -> ProtectedOperation | None:
     """Return the protected view of that name, importing the project's URLs if it was not seen yet."""
     if name not in _operations:
-        from django.conf import settings
+        from django.conf import settings  # noqa: PLC0415 - names are declared before settings may be read
 
         # a worker has not served a request: its views are imported with the URLs
         import_module(settings.ROOT_URLCONF)

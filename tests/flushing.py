@@ -1,8 +1,8 @@
 """A fast flush between transactional tests.
 
 Django's own TRUNCATEs every table and makes content types and permissions anew: 0.6 s a test on two busy cores, ten
-minutes over the suite. The tables hold a handful of rows, so deleting those takes some ten milliseconds. The rules of the database
-(append-only receipts, foreign keys) are off for this one statement, as they are for TRUNCATE.
+minutes over the suite. The tables hold a handful of rows, so deleting those takes some ten milliseconds. The rules of
+the database (append-only receipts, foreign keys) are off for this one statement, as they are for TRUNCATE.
 """
 
 from __future__ import annotations

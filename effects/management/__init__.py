@@ -1,0 +1,1 @@
+"""Management of the journal from the command line."""

@@ -17,7 +17,7 @@ def new_id() -> uuid.UUID:
     if hasattr(uuid, "uuid7"):
         made: uuid.UUID = uuid.uuid7()
         return made
-    from uuid6 import uuid7
+    from uuid6 import uuid7  # noqa: PLC0415 - in the standard library from Python 3.14 on
 
     return uuid.UUID(int=uuid7().int)
 

@@ -82,7 +82,9 @@ class Execution(models.Model):
     lookups_unreachable = models.PositiveIntegerField(
         default=0, help_text="Look-ups that did not get through, in a row."
     )
-    output = models.TextField(null=True, help_text="Canonical JSON of what the effect gave.")
+    output = models.TextField(  # noqa: DJ001 - an empty text is no JSON, null is "none yet"
+        null=True, help_text="Canonical JSON of what the effect gave."
+    )
     output_version = models.PositiveIntegerField(default=1, help_text="The payload_version that wrote it.")
     items = models.JSONField(null=True, help_text="Per item, for itemised effects.")
     reference = models.CharField(max_length=255, blank=True, help_text="The provider's own id.")

@@ -44,5 +44,7 @@ def assert_performed(
     ]
     if len(wanted) != times:
         known = "\n".join(f"  {row.key}: {row.state} ({row.reason}) {row.payload}" for row in rows) or "  none"
-        raise AssertionError(f"expected {times} × {operation} {state}, found {len(wanted)}; the journal has:\n{known}")
+        raise AssertionError(
+            f"expected {times} times {operation} {state}, found {len(wanted)}; the journal has:\n{known}"
+        )
     return [snapshot(row) for row in wanted]

@@ -158,7 +158,7 @@ def why_lapsed(row: Execution, approval: Approval) -> str:
 
 
 def lapse(row: Execution, approval: Approval, why: str) -> None:
-    """End a granted licence unused; what waited for it ends, except what is in doubt and was ordered to be sent again."""
+    """End a granted licence unused, and what waited for it, except what is in doubt and was to be sent again."""
     close(approval, ApprovalState.LAPSED, approval.locked_at)
     if approval.purpose == ApprovalPurpose.RESEND:
         advance(row, "lapse", evidence={"why": why}, due_at=None)

@@ -91,7 +91,7 @@ def _request(row: Execution, actor: Actor) -> Approval:
     if rule is not None:
         if not somebody_can_decide(rule, [person["id"] for person in _with(row, actor)]):
             raise NobodyEntitledError(
-                f"A resend needs {rule.quorum} approval(s) by people with {rule.approvers!r} other than those who asked."
+                f"A resend needs {rule.quorum} approval(s) by people with {rule.approvers!r} who did not ask for it."
             )
         return _licences.request(row, rule, ApprovalPurpose.RESEND)
     return Approval.objects.create(

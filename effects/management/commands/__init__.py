@@ -1,0 +1,1 @@
+"""The commands: `effects_sweep`, `effects_audit`, `effects_doubt_since`."""
