@@ -50,6 +50,6 @@ def publish(execution_id: str) -> None:
     from effects.tasks import run_execution  # noqa: PLC0415 - the schedule is read before apps are loaded
 
     with run_execution.app.producer_or_acquire() as producer:
-        # publishing alone waits ten seconds for a broker that is away, whatever `retry` says
+        # publishing alone waits some seconds for a broker that is away, whatever `retry` says
         producer.connection.ensure_connection(max_retries=1, interval_start=0, timeout=PATIENCE.total_seconds())
         run_execution.apply_async((execution_id,), producer=producer, retry=False)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from django.conf import settings as project
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.translation import get_language
 
 from effects.conf import settings
 from effects.http.problems import problem
@@ -57,7 +59,7 @@ def store(response: HttpResponseBase) -> StoredAnswer:
     headers = tuple(
         # jsonb holds no NUL; no valid header does
         (name, str(value).replace("\x00", ""))
-        for name, value in response.items()
+        for name, value in (*response.items(), *_language(response))
         if name.lower() in allowed
     )
     body = b"" if response.streaming else cast("HttpResponse", response).content
@@ -69,6 +71,17 @@ def store(response: HttpResponseBase) -> StoredAnswer:
         size=len(body),
         missing=missing,
     )
+
+
+def _language(response: HttpResponseBase) -> list[tuple[str, str]]:
+    """Return the language header that `LocaleMiddleware` is about to set, outside of the view.
+
+    Unless it is stored, a replay's header would name the language of whoever asks again, not that of the bytes.
+    """
+    if response.has_header("Content-Language"):
+        return []
+    says = any("LocaleMiddleware" in path for path in project.MIDDLEWARE)
+    return [("Content-Language", get_language() or project.LANGUAGE_CODE)] if says else []
 
 
 def _why_not_stored(response: HttpResponseBase, body: bytes) -> str:

@@ -171,7 +171,8 @@ def lapse(row: Execution, approval: Approval, why: str) -> None:
 
 def is_void(row: Execution, approval: Approval, summary: dict[str, Any]) -> bool:
     """Return whether what would be sent, or what people are shown, is not what they approved."""
-    return digest_of_summary(summary) != row.summary_digest or approval.digest != digest_of(row, ApprovalPurpose.SEND)
+    digest = digest_of(row, ApprovalPurpose(approval.purpose))
+    return digest_of_summary(summary) != row.summary_digest or approval.digest != digest
 
 
 def ask(

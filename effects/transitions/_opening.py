@@ -124,9 +124,9 @@ def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, boo
         elif field.name not in _CLOCKS:
             params.append(field.get_db_prep_save(getattr(row, field.attname), connection))
     receipt_columns, receipt_values, receipt_params = _receipt(row, actor)
-    sql = (
-        "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok), "
-        f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok "  # noqa: S608
+    sql = (  # columns and clocks come from the model, values are parameters
+        "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok), "  # noqa: S608
+        f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok "
         "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id), "
         f"receipt AS (INSERT INTO effects_receipt ({receipt_columns}) SELECT {receipt_values} FROM made) "
         "SELECT lock.ok, made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "

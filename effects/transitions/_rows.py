@@ -26,7 +26,7 @@ from effects.states import (
 )
 from effects.types import Actor
 
-__all__ = ["advance", "advance_request", "effect_of", "end_state", "grace", "receipt_of"]
+__all__ = ["advance", "advance_request", "can_be_undone", "effect_of", "end_state", "grace", "receipt_of"]
 
 
 def advance(
@@ -163,6 +163,12 @@ def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
             "knows nothing of it. Run the older code until it is settled, or resolve it."
         )
     return effect
+
+
+def can_be_undone(row: Execution) -> bool:
+    """Return whether a locked execution happened and still stands: what its provider undid is not undone twice."""
+    happened = row.state in (ExecutionState.COMPLETED, ExecutionState.PARTIALLY_COMPLETED)
+    return happened and row.reason != ExecutionReason.UNDONE
 
 
 def end_state(row: Execution) -> ExecutionState:

@@ -34,7 +34,7 @@ from effects.states import (
     RequestState,
 )
 from effects.transitions import _licences, successions
-from effects.transitions._rows import advance, effect_of, end_state, grace, receipt_of
+from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, receipt_of
 from effects.types import Actor, Permit
 
 __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
@@ -197,8 +197,10 @@ def _lock_running(handle: _current.RequestHandle | None) -> Request | None:
 def _lock_original(original: UUID) -> None:
     """Lock what is to be undone, before its undoing; refuse unless it is completed."""
     row = lock_execution(original)
-    if row.state not in (ExecutionState.COMPLETED, ExecutionState.PARTIALLY_COMPLETED):
-        raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what is completed can be undone.")
+    if not can_be_undone(row):
+        raise WrongStateError(
+            f"{row.operation} {row.pk} is {row.state} {row.reason}; only what is completed can be undone."
+        )
 
 
 def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bool]:

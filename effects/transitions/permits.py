@@ -15,7 +15,7 @@ from effects.models import Approval, Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, RequestState
 from effects.transitions import _licences
-from effects.transitions._rows import advance, effect_of, end_state, grace
+from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace
 from effects.types import Permit
 
 __all__ = ["PermitDecision", "may_resend", "permit"]
@@ -109,7 +109,7 @@ def _lock_elder(execution_id: UUID) -> bool:
     superseded, undone = elders or (None, None)
     if superseded is not None and lock_execution(superseded).state not in (_S.FAILED, _S.REJECTED):
         return False
-    return undone is None or lock_execution(undone).state in (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
+    return undone is None or can_be_undone(lock_execution(undone))
 
 
 def _permit_again(row: Execution, attempt: UUID, started: float) -> Permit | None:
@@ -141,7 +141,7 @@ def _may_be_sent(row: Execution) -> bool:
 def _license(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | None]:
     """Return whether this send is licensed, and by which approval, spent here; if not, the row was moved."""
     if row.state == _S.NEEDS_INTERVENTION:
-        return _license_ordered_resend(row)
+        return _license_ordered_resend(row, summary)
     if _licences.rule_of(row) is None:
         return True, None
     approval = _licences.newest_for_send(row)
@@ -165,13 +165,16 @@ def _license(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | 
     return False, None
 
 
-def _license_ordered_resend(row: Execution) -> tuple[bool, Approval | None]:
+def _license_ordered_resend(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | None]:
     """An ordered resend needs a granted approval of its own, for the very contents that were sent before."""
     approval = _licences.newest_for_resend(row)
     if approval is None or approval.state != _licences.GRANTED:
         advance(row, "order_resend", revises=False, due_at=None)
         return False, None
-    if why := _licences.why_lapsed(row, approval):
+    why = _licences.why_lapsed(row, approval)
+    if not why and _licences.is_void(row, approval, summary):
+        why = "what would be sent is not what was ordered"
+    if why:
         _licences.lapse(row, approval, why)
         return False, None
     _licences.spend(approval)

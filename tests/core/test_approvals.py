@@ -279,7 +279,7 @@ def test_a_page_made_before_the_contents_changed_decides_nothing(ann: Any, bob: 
 
 
 def test_bytes_changed_behind_the_digest_are_noticed(ann: Any, bob: Any) -> None:
-    """Whoever writes into the row finds that the approval was one for other bytes, even if people are shown the same."""
+    """Whoever writes into the row finds that the approval was one for other bytes, even if people see the same."""
     row = asked(Ruled, by=ann)
     seen = live(row)
     approve(row, bob)

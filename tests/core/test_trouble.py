@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_it_backs_off_shows_and_recovers(admin_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken one is tried ever more rarely and stands in the console; mended, it is sent; the other never waited."""
+    """The broken one is tried ever more rarely and stands in the console; mended it is sent; the other never waited."""
     broken = effects.perform_later(Plain, payload=ChargePayload("bad", 1), key="broken")
     fine = effects.perform_later(Plain, payload=ChargePayload("good", 1), key="fine")
     with provider_says(Plain, effects.Applied(1)) as said, monkeypatch.context() as patch:
@@ -37,7 +37,8 @@ def test_it_backs_off_shows_and_recovers(admin_client: Any, monkeypatch: pytest.
             assert ("no such customer" in page) == (row.trouble_count >= 3)
             time_passes(row.swept_until - row.created_at)
         assert pauses == [30, 60, 120, 240]
-        assert row.trouble_count == 4 and "LookupError" in row.trouble
+        assert row.trouble_count == 4
+        assert "LookupError" in row.trouble
     assert [permit.number for _, permit in said.sends] == [1]
     assert effects.get(fine.ref).state == "completed"
     with provider_says(Plain, effects.Applied(1)):

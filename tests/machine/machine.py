@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -28,56 +29,35 @@ from tests.machine.world import World
 __all__ = ["EffectsMachine"]
 
 _S = ExecutionState
-Rule = Callable[..., None]
-KEYS = st.sampled_from(["a", "bb"])
-PICK = st.integers(0, 3)
-#: The asker, the approvers; the last one may not approve.
+#: Divisible by most numbers of offers, so that each is as likely.
+CHOICE = st.integers(0, 1679)
+DOUBTS = (Answer.LOST, Answer.LATE, Answer.VANISHED, Answer.ORDER_LOST, Answer.LATE_ORDER)
+KEY = st.sampled_from(["a", "bb"])
+#: Two who may ask and approve, one who may approve, one who may not.
 USER = st.integers(0, 3)
-ANSWERS = st.sampled_from(Answer)
-TIMES = st.sampled_from([
+#: Doubt is what it is about.
+ANSWER = st.sampled_from([*Answer, *DOUBTS, *DOUBTS])
+TIME = st.sampled_from([
     timedelta(seconds=3), timedelta(seconds=17), timedelta(seconds=50), timedelta(minutes=6), timedelta(hours=2),
     timedelta(hours=25), timedelta(days=8),
 ])  # fmt: skip
-SENDING = (
+#: Where a process may die while it works; mostly it does not.
+POINTS = (
     "performing_an_effect.after_commit", "send.before_call", "send.replied", "recording_an_outcome.before_commit",
-    "recording_an_outcome.after_commit", "hook.before", "hook.after",
+    "recording_an_outcome.after_commit", "hook.before", "hook.after", "sending_an_effect.before_commit",
+    "sending_an_effect.after_commit", "look_up.before_call", "look_up.replied", "looking_up_an_effect.after_commit",
+    "recording_a_look-up.before_commit", "recording_a_look-up.after_commit", "settling_a_request.before_commit",
 )  # fmt: skip
-WORKING = (
-    *SENDING[1:], "sending_an_effect.before_commit", "sending_an_effect.after_commit", "look_up.before_call",
-    "look_up.replied", "looking_up_an_effect.after_commit", "recording_a_look-up.before_commit",
-    "recording_a_look-up.after_commit", "settling_a_request.before_commit",
-)  # fmt: skip
-#: Mostly nobody dies.
-DEATH_SENDING = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(SENDING))
-DEATH_WORKING = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(WORKING))
-
-
-def needs(holds: Callable[[Any], object]) -> Callable[[Rule], Rule]:
-    """Let a rule pass where it has nothing to do.
-
-    Not a precondition: which rules Hypothesis draws would depend on how far the machine's own clock got meanwhile.
-    """
-
-    def decorate(function: Rule) -> Rule:
-        @functools.wraps(function)
-        def step(self: Any, **arguments: Any) -> None:
-            if holds(self):
-                self.idle = False
-                function(self, **arguments)
-
-        return step
-
-    return decorate
-
-
-def any_row(*states: ExecutionState) -> Callable[[Rule], Rule]:
-    """Let a rule pass where no execution is in one of these states."""
-    wanted = frozenset(map(str, states))
-    return needs(lambda self: any(row.state in wanted for row in self.world.rows))
+DEATH = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(POINTS))
+Offer = tuple[str, Callable[[], None]]
 
 
 class EffectsMachine(RuleBasedStateMachine):
-    """Drives one world; the oracle looks after each step."""
+    """Drives one world; the oracle looks after each step.
+
+    A rule stands for one kind of actor. What it can do just now is a list of offers, of which a number chooses one: no
+    rule has a precondition, so that what Hypothesis draws never depends on how far the machine's own clock got.
+    """
 
     effects: ClassVar[tuple[type[Machine], ...]] = EFFECTS
     #: Verb → how often it was taken in this run: a machine that gets nowhere proves nothing.
@@ -89,7 +69,6 @@ class EffectsMachine(RuleBasedStateMachine):
         self.world = World(_people())
         self.oracle = Oracle(self.world)
         self.chosen: tuple[type[Machine], ...] = ()
-        self.idle = False
 
     @initialize(first=st.integers(0, 7), second=st.integers(0, 7), lag=st.sampled_from([0.0, 20.0, 240.0]))
     def choose(self, first: int, second: int, lag: float) -> None:
@@ -97,221 +76,142 @@ class EffectsMachine(RuleBasedStateMachine):
         self.chosen = tuple(self.effects[number % len(self.effects)] for number in (first, second))
         self.world.provider.lag = lag
 
-    # -- programs ------------------------------------------------------------------------------------------------
+    # -- programs and their processes ----------------------------------------------------------------------------
 
-    @rule(which=st.booleans(), key=KEYS, user=USER, answer=ANSWERS, death=DEATH_SENDING)
-    @needs(lambda self: True)
-    def perform(self, which: bool, key: str, user: int, answer: Answer, death: str | None) -> None:
-        self.world.provider.answer = answer
-        with self.world.dying(death):
-            self.world.perform(self.chosen[which], key, self.world.people[user])
+    @rule(choice=CHOICE, which=st.booleans(), key=KEY, user=USER, answer=ANSWER, death=DEATH)
+    def program(self, choice: int, which: bool, key: str, user: int, answer: Answer, death: str | None) -> None:
+        world, effect, person = self.world, self.chosen[which], self.world.people[user]
+        world.provider.answer = answer
+        offers: list[Offer] = [
+            ("perform", lambda: world.perform(effect, key, person)),
+            ("record and hold the permit", lambda: world.record(effect, key, person)),
+            ("perform later", lambda: world.perform_later(effect, key, person)),
+            ("request of a declared view", lambda: world.open(key, person, opaque=False)),
+            ("request of an opaque view", lambda: world.open(key, person, opaque=True)),
+        ]
+        for handler in world.handlers:
+            offers += [
+                ("handler performs", functools.partial(world.perform, effect, key, None, handler)),
+                ("handler performs, without a key", functools.partial(world.perform, effect, None, None, handler)),
+                ("handler records", functools.partial(world.record, effect, None, handler.handle.actor, handler)),
+            ]
+        with world.dying(death):
+            self._take(offers, choice)
 
-    @rule(which=st.booleans(), key=KEYS, user=USER)
-    @needs(lambda self: True)
-    def perform_later(self, which: bool, key: str, user: int) -> None:
-        self.world.perform_later(self.chosen[which], key, self.world.people[user])
-
-    @rule(which=st.booleans(), key=KEYS, user=USER)
-    @needs(lambda self: True)
-    def record(self, which: bool, key: str, user: int) -> None:
-        self.world.record(self.chosen[which], key, self.world.people[user])
-
-    @rule(pick=PICK)
-    @any_row(_S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION)
-    def permit(self, pick: int) -> None:
-        self.world.permit(self._row(pick, _S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION))
-
-    @rule(pick=PICK, answer=ANSWERS)
-    @needs(lambda self: any(sender.report is None for sender in self.world.senders))
-    def sender_calls(self, pick: int, answer: Answer) -> None:
-        self.world.provider.answer = answer
-        waiting = [sender for sender in self.world.senders if sender.report is None]
-        self.world.call(waiting[pick % len(waiting)])
-
-    @rule(pick=PICK)
-    @needs(lambda self: any(sender.report is not None for sender in self.world.senders))
-    def sender_reports(self, pick: int) -> None:
-        ready = [sender for sender in self.world.senders if sender.report is not None]
-        self.world.report(ready[pick % len(ready)])
-
-    @rule(pick=PICK)
-    @needs(lambda self: self.world.senders)
-    def sender_dies(self, pick: int) -> None:
-        self.world.senders.pop(pick % len(self.world.senders))
-
-    # -- look-ups ------------------------------------------------------------------------------------------------
-
-    @rule(pick=PICK, person=st.booleans())
-    @any_row(_S.UNCERTAIN, _S.ACCEPTED)
-    def claim(self, pick: int, person: bool) -> None:
-        self.world.claim(self._row(pick, _S.UNCERTAIN, _S.ACCEPTED), now=person)
-
-    @rule(pick=PICK)
-    @needs(lambda self: any(looker.verdict is None for looker in self.world.lookers))
-    def looker_reads(self, pick: int) -> None:
-        waiting = [looker for looker in self.world.lookers if looker.verdict is None]
-        self.world.read(waiting[pick % len(waiting)])
-
-    @rule(pick=PICK)
-    @needs(lambda self: any(looker.verdict is not None for looker in self.world.lookers))
-    def looker_tells(self, pick: int) -> None:
-        ready = [looker for looker in self.world.lookers if looker.verdict is not None]
-        self.world.tell(ready[pick % len(ready)])
-
-    @rule(pick=PICK)
-    @needs(lambda self: self.world.lookers)
-    def looker_dies(self, pick: int) -> None:
-        self.world.lookers.pop(pick % len(self.world.lookers))
+    @rule(choice=CHOICE, answer=ANSWER)
+    def process(self, choice: int, answer: Answer) -> None:
+        world, offers = self.world, list[Offer]()
+        world.provider.answer = answer
+        for sender in world.senders:
+            step = world.call if sender.report is None else world.report
+            name = f"sender {'calls' if sender.report is None else 'reports'}"
+            offers += [(name, functools.partial(step, sender))] * 3
+            offers.append(("sender dies", functools.partial(world.senders.remove, sender)))
+        for looker in world.lookers:
+            step = world.read if looker.verdict is None else world.tell
+            name = f"look-up {'reads' if looker.verdict is None else 'tells'}"
+            offers += [(name, functools.partial(step, looker))] * 3
+            offers.append(("look-up dies", functools.partial(world.lookers.remove, looker)))
+        for handler in world.handlers:
+            offers += [("handler returns", functools.partial(world.conclude, handler))] * 2
+            offers.append(("handler raises", functools.partial(world.abort, handler)))
+            offers.append(("handler releases", functools.partial(world.release, handler)))
+            offers.append(("handler dies", functools.partial(world.handlers.remove, handler)))
+        self._take(offers, choice)
 
     # -- workers -------------------------------------------------------------------------------------------------
 
-    @rule(answer=ANSWERS, look=st.sampled_from([Look.TRUTH, Look.TRUTH, *Look]), death=DEATH_WORKING)
-    @needs(lambda self: self.world.rows or self.world.requests)
-    def sweep(self, answer: Answer, look: Look, death: str | None) -> None:
-        self.world.provider.answer, self.world.provider.look = answer, look
-        with self.world.dying(death):
-            self.world.sweep()
-            self.oracle.check_leases(now())
-        self.world.provider.look = Look.TRUTH
+    @rule(choice=CHOICE, answer=ANSWER, look=st.sampled_from([Look.TRUTH, Look.TRUTH, *Look]), death=DEATH)
+    def worker(self, choice: int, answer: Answer, look: Look, death: str | None) -> None:
+        world, offers = self.world, list[Offer]()
+        world.provider.answer, world.provider.look = answer, look
+        if world.rows or world.requests:
+            offers += [("all sweeps", self._sweep)] * 3
+            offers += [(f"sweep {name}", functools.partial(world.sweep, name)) for name in sorted(SWEEPS)]
+            offers.append(("sweeps publish", world.publish))
+        for hint in world.hints:
+            offers.append(("message delivered", functools.partial(world.deliver, hint, again=False)))
+            offers.append(("message delivered, and once more later", functools.partial(world.deliver, hint)))
+        for row in self._rows(_S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION):
+            offers.append(("permit", functools.partial(world.permit, row)))
+        for row in self._rows(_S.UNCERTAIN, _S.ACCEPTED):
+            offers += [("claim", functools.partial(world.claim, row, now=choice % 2 == 0))] * 2
+        with world.dying(death):
+            self._take(offers, choice)
+        world.provider.look = Look.TRUTH
 
-    @rule(name=st.sampled_from(sorted(SWEEPS)), answer=ANSWERS)
-    @needs(lambda self: self.world.rows)
-    def one_sweep(self, name: str, answer: Answer) -> None:
-        self.world.provider.answer = answer
-        self.world.sweep(name)
-
-    @rule()
-    @needs(lambda self: self.world.rows)
-    def sweep_publishes(self) -> None:
-        self.world.publish()
-
-    @rule(pick=PICK, answer=ANSWERS, again=st.booleans(), death=DEATH_WORKING)
-    @needs(lambda self: self.world.hints)
-    def worker_runs(self, pick: int, answer: Answer, again: bool, death: str | None) -> None:
-        self.world.provider.answer = answer
-        hint = self.world.hints[pick % len(self.world.hints)]
-        if not again:
-            self.world.hints.remove(hint)
-        with self.world.dying(death):
-            self.world.deliver(hint)
+    def _sweep(self) -> None:
+        self.world.sweep()
+        self.oracle.check_leases(now())
 
     # -- people --------------------------------------------------------------------------------------------------
 
-    @rule(pick=PICK, user=USER, approves=st.sampled_from([True, True, True, False]))
-    @any_row(_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION)
-    def vote(self, pick: int, user: int, approves: bool) -> None:
-        row = self._row(pick, _S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION)
-        self.world.vote(row, self.world.people[user], approves=approves)
+    @rule(choice=CHOICE, user=USER, answer=ANSWER)
+    def person(self, choice: int, user: int, answer: Answer) -> None:
+        world, by, offers = self.world, self.world.people[user], list[Offer]()
+        world.provider.answer = answer
+        for row in self._rows(_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION):
+            offers += [("approve", functools.partial(world.vote, row, by, approves=True))] * 3
+            offers.append(("deny", functools.partial(world.vote, row, by, approves=False)))
+        for row in self._rows(_S.AWAITING_APPROVAL, _S.PENDING, _S.NEEDS_INTERVENTION):
+            offers.append(("withdraw", functools.partial(world.take_back, operators.withdraw, row, by)))
+            offers.append(("cancel", functools.partial(world.take_back, operators.cancel, row, by)))
+        for row in self._rows(*EXECUTION_IN_DOUBT):
+            offers += [("resolve", functools.partial(world.resolve, row, by, give_up=False))] * 2
+            offers.append(("give up", functools.partial(world.resolve, row, by, give_up=True)))
+            offers.append(("look up now", functools.partial(world.look_up_now, row)))
+        for row in self._rows(_S.NEEDS_INTERVENTION):
+            offers += [("order a resend", functools.partial(world.by_hand, operators.order_resend, row, by))] * 3
+            offers.append(("reopen", functools.partial(world.by_hand, operators.reopen, row, by)))
+        for row in self._rows(_S.FAILED, _S.REJECTED):
+            offers.append(("ask again", functools.partial(world.supersede, row, by)))
+        for row in self._rows(_S.COMPLETED, _S.PARTIALLY_COMPLETED):
+            offers.append(("undo", functools.partial(world.compensate, row, by)))
+        for request in world.requests:
+            if request.state == RequestState.IN_DOUBT:
+                offers.append(("resolve the request", functools.partial(world.resolve_request, request, by)))
+        self._take(offers, choice)
 
-    @rule(pick=PICK, user=USER, cancels=st.booleans())
-    @any_row(_S.AWAITING_APPROVAL, _S.PENDING, _S.NEEDS_INTERVENTION)
-    def take_back(self, pick: int, user: int, cancels: bool) -> None:
-        row, verb = self._row(pick, _S.AWAITING_APPROVAL, _S.PENDING, _S.NEEDS_INTERVENTION), operators.withdraw
-        with self.world.refusals():
-            (operators.cancel if cancels else verb)(row.pk, by=self.world.people[user], reason="changed my mind")
+    # -- the provider, the network, the project, time ------------------------------------------------------------
 
-    @rule(pick=PICK, user=USER, give_up=st.sampled_from([False, False, False, True]))
-    @any_row(*EXECUTION_IN_DOUBT)
-    def resolve(self, pick: int, user: int, give_up: bool) -> None:
-        self.world.resolve(self._row(pick, *EXECUTION_IN_DOUBT), self.world.people[user], give_up=give_up)
+    @rule(choice=CHOICE, delta=TIME, good=st.sampled_from([True, True, False]))
+    def surroundings(self, choice: int, delta: timedelta, good: bool) -> None:
+        world = self.world
+        offers: list[Offer] = [(f"{delta} pass", functools.partial(world.passes, delta))] * 4
+        offers.append(("the project changes", functools.partial(world.change, hook_raises=not good)))
+        for row in world.rows:
+            if world.provider.known(row.provider_key):
+                offers.append(("webhook", functools.partial(world.observe, row, undone=not good)))
+        for flight in world.provider.flights:
+            offers += [("a request lands", functools.partial(world.provider.land, flight, arrives=good))] * 3
+        for order in world.provider.orders:
+            if not order.refused:
+                ends = ("applied", "applied", "refused" if good else "lost")
+                offers += [
+                    ("an order is carried out", functools.partial(world.provider.carry_out, order, how=how))
+                    for how in ends
+                ]
+        self._take(offers, choice)
 
-    @rule(pick=PICK, user=USER)
-    @any_row(_S.NEEDS_INTERVENTION)
-    def reopen(self, pick: int, user: int) -> None:
-        self.world.by_hand(operators.reopen, self._row(pick, _S.NEEDS_INTERVENTION), self.world.people[user])
+    def _take(self, offers: list[Offer], choice: int) -> None:
+        """Take the offer that was chosen; an actor who has nothing to do leaves the step to a program."""
+        effect, person = self.chosen[choice % 2], self.world.people[0]
+        offers = offers or [
+            ("perform", functools.partial(self.world.perform, effect, key, person)) for key in ("a", "bb", "a")
+        ]
+        name, take = offers[choice // 2 % len(offers)]
+        note(f"    # {name}")
+        take()
 
-    @rule(pick=PICK, user=USER)
-    @any_row(_S.NEEDS_INTERVENTION)
-    def order_resend(self, pick: int, user: int) -> None:
-        self.world.by_hand(operators.order_resend, self._row(pick, _S.NEEDS_INTERVENTION), self.world.people[user])
-
-    @rule(pick=PICK, user=USER, answer=ANSWERS)
-    @any_row(_S.FAILED, _S.REJECTED)
-    def supersede(self, pick: int, user: int, answer: Answer) -> None:
-        self.world.provider.answer = answer
-        self.world.supersede(self._row(pick, _S.FAILED, _S.REJECTED), self.world.people[user])
-
-    @rule(pick=PICK, user=USER, answer=ANSWERS)
-    @any_row(_S.COMPLETED, _S.PARTIALLY_COMPLETED)
-    def compensate(self, pick: int, user: int, answer: Answer) -> None:
-        self.world.provider.answer = answer
-        self.world.compensate(self._row(pick, _S.COMPLETED, _S.PARTIALLY_COMPLETED), self.world.people[user])
-
-    # -- the provider, the network, time -------------------------------------------------------------------------
-
-    @rule(pick=PICK, undone=st.sampled_from([False, False, False, True]))
-    @needs(lambda self: self.world.provider.entries)
-    def webhook(self, pick: int, undone: bool) -> None:
-        entry = self.world.provider.entries[pick % len(self.world.provider.entries)]
-        for row in self.world.rows:
-            if row.provider_key == entry.key:
-                self.world.observe(row, undone=undone)
-
-    @rule(pick=PICK, arrives=st.sampled_from([True, True, False]))
-    @needs(lambda self: self.world.provider.flights)
-    def request_lands(self, pick: int, arrives: bool) -> None:
-        flights = self.world.provider.flights
-        self.world.provider.land(flights[pick % len(flights)], arrives=arrives)
-
-    @rule(pick=PICK, how=st.sampled_from(["applied", "applied", "refused", "lost"]))
-    @needs(lambda self: any(not order.refused for order in self.world.provider.orders))
-    def order_is_carried_out(self, pick: int, how: str) -> None:
-        orders = [order for order in self.world.provider.orders if not order.refused]
-        self.world.provider.carry_out(orders[pick % len(orders)], how=how)
-
-    @rule(delta=TIMES)
-    @needs(lambda self: self.world.rows or self.world.requests)
-    def time_passes(self, delta: timedelta) -> None:
-        self.world.passes(delta)
-
-    @rule(price=st.integers(10, 11), hook_raises=st.sampled_from([False, False, True]))
-    @needs(lambda self: True)
-    def the_project_changes(self, price: int, hook_raises: bool) -> None:
-        self.world.price, self.world.hook_raises = price, hook_raises
-
-    # -- requests ------------------------------------------------------------------------------------------------
-
-    @rule(key=KEYS, user=st.integers(0, 1), opaque=st.sampled_from([False, False, True]))
-    @needs(lambda self: True)
-    def request(self, key: str, user: int, opaque: bool) -> None:
-        self.world.open(key, self.world.people[user], opaque=opaque)
-
-    @rule(pick=PICK, which=st.booleans(), key=st.sampled_from([None, "a", "bb"]), answer=ANSWERS, death=DEATH_SENDING)
-    @needs(lambda self: self.world.handlers)
-    def handler_performs(self, pick: int, which: bool, key: str | None, answer: Answer, death: str | None) -> None:
-        handler = self.world.handlers[pick % len(self.world.handlers)]
-        self.world.provider.answer = answer
-        with self.world.dying(death):
-            self.world.perform(self.chosen[which], key, None, handler)
-
-    @rule(pick=PICK, which=st.booleans(), key=st.sampled_from([None, "a"]))
-    @needs(lambda self: self.world.handlers)
-    def handler_records(self, pick: int, which: bool, key: str | None) -> None:
-        handler = self.world.handlers[pick % len(self.world.handlers)]
-        self.world.record(self.chosen[which], key, handler.handle.actor, handler)
-
-    @rule(pick=PICK, how=st.sampled_from(["conclude", "conclude", "abort", "release", "die"]))
-    @needs(lambda self: self.world.handlers)
-    def handler_ends(self, pick: int, how: str) -> None:
-        handler = self.world.handlers[pick % len(self.world.handlers)]
-        {"conclude": self.world.conclude, "abort": self.world.abort, "release": self.world.release}.get(
-            how, self.world.handlers.remove
-        )(handler)
-
-    @rule(pick=PICK, user=USER)
-    @needs(lambda self: any(row.state == RequestState.IN_DOUBT for row in self.world.requests))
-    def resolve_request(self, pick: int, user: int) -> None:
-        doubtful = [row for row in self.world.requests if row.state == RequestState.IN_DOUBT]
-        self.world.resolve_request(doubtful[pick % len(doubtful)], self.world.people[user])
+    def _rows(self, *states: ExecutionState) -> list[Execution]:
+        return [row for row in self.world.rows if row.state in states]
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
     @invariant()
     def promises_hold(self) -> None:
-        if not self.idle:
-            self.world.stand_still()
-            self.oracle.check()
-        self.idle = True
+        self.world.stand_still()
+        self.oracle.check()
 
     def teardown(self) -> None:
         """When nothing goes wrong any more, everything comes to its end or to a person."""
@@ -348,10 +248,6 @@ class EffectsMachine(RuleBasedStateMachine):
         opened = Request.objects.filter(state__in=values({RequestState.RUNNING, RequestState.WAITING}))
         asked = Execution.objects.filter(state__in=waits).exclude(state__in=values(EXECUTION_SETTLED))
         return [*hanging, *hooks, *opened.exclude(executions__in=asked).values_list("operation", "state", "reason")]
-
-    def _row(self, pick: int, *states: ExecutionState) -> Execution:
-        rows = [row for row in self.world.rows if row.state in states]
-        return rows[pick % len(rows)]
 
 
 def _empty() -> None:

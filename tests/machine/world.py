@@ -205,8 +205,10 @@ class World:
         for sweep in (reconcilers.run_due, reconcilers.look_up_due):
             sweep.run_once(publish=lambda ref, name=sweep.NAME: self.hints.append((name, ref)))
 
-    def deliver(self, hint: tuple[str, str]) -> None:
-        """Let a worker act on a message, once more or late as it may be."""
+    def deliver(self, hint: tuple[str, str], *, again: bool = True) -> None:
+        """Let a worker act on a message, late and once more as it may be."""
+        if not again:
+            self.hints.remove(hint)
         work: Callable[[UUID], Any] = runner.run if hint[0] == reconcilers.run_due.NAME else runner.look_up
         with self.refusals():
             work(UUID(hint[1]))
@@ -238,6 +240,16 @@ class World:
                 reference=known[0].reference if known else "",
             )  # fmt: skip
 
+    def take_back(self, verb: Callable[..., Any], row: Execution, user: Any) -> None:
+        """Let a person take back what was not sent."""
+        with self.refusals():
+            verb(row.pk, by=user, reason="changed my mind")
+
+    def look_up_now(self, row: Execution) -> None:
+        """Let a person ask the provider now."""
+        with self.refusals():
+            operators.look_up_now(row.pk)
+
     def by_hand(self, verb: Callable[..., Any], row: Execution, user: Any) -> None:
         """Let a person do one of the verbs that take a revision and a reason."""
         with self.refusals():
@@ -260,6 +272,10 @@ class World:
         for entry in self.provider.known(row.provider_key):
             entry.undone = entry.undone or undone
             operators.observe(row.pk, reference=entry.reference, evidence={"webhook": "paid"}, undone=entry.undone)
+
+    def change(self, *, hook_raises: bool) -> None:
+        """Let the project change what it shows and does."""
+        self.price, self.hook_raises = self.price + 1, hook_raises
 
     # -- requests ------------------------------------------------------------------------------------------------
 

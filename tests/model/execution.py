@@ -482,20 +482,32 @@ class _Events:
 
     def restore(self) -> None:
         s = self.s
-        if not self.config.forgets or s.restored or s.state is None or not s.attempts:
+        if not self.config.forgets or s.restored or s.state is None:
             return
+        if self.config.doubts and s.state in (*EXECUTION_OPEN, *EXECUTION_IN_DOUBT):
+            verb = "doubt_since" if s.state in EXECUTION_OPEN else "extend_doubt"
+            to = UNCERTAIN if s.state in EXECUTION_OPEN else s.state
+            self.move("effects_doubt_since, and nothing of it was lost", verb, to, **_in_doubt(s))
+        if s.attempts:
+            self._restore_from_before_the_permit()
+
+    def _restore_from_before_the_permit(self) -> None:
+        s, name = self.s, "the database is restored from before the permit"
         older = s._replace(
             state=PENDING, attempts=0, doubt=False, proof=False, conflict=False, looks=(), look_lease=False,
             restored=True, order="", licence="granted" if self.config.approval else "",
         )  # fmt: skip
-        if not self.config.doubts:
-            self._add("the database is restored from before the permit", older)
-            return
-        doubted = older._replace(state=UNCERTAIN, doubt=True, barrier=False, expired=True, lease_over=True, licence="")
-        # the senders of the old journal hold attempts that the restored one does not know
-        name = "the database is restored from before the permit, then effects_doubt_since"
-        elders = tuple((0, phase) for _, phase in s.senders)
-        self._add(name, doubted._replace(senders=elders), (Move("doubt_since", PENDING, UNCERTAIN),))
+        if self.config.doubts:
+            doubted = older._replace(state=UNCERTAIN, **_in_doubt(s))
+            self._add(f"{name}, then effects_doubt_since", doubted, (Move("doubt_since", PENDING, UNCERTAIN),))
+        else:
+            self._add(name, older)
 
 
-assert set(ExecutionState) == EXECUTION_OPEN | EXECUTION_IN_DOUBT | EXECUTION_SETTLED
+def _in_doubt(s: State) -> dict[str, Any]:
+    """Return what a restore's doubt changes; the epoch leaps, so that no process holds the newest one."""
+    return {
+        "doubt": True, "barrier": False, "expired": True, "lease_over": True, "licence": "", "order": "",
+        "look_lease": False, "restored": True, "senders": tuple((0, phase) for _, phase in s.senders),
+        "looks": tuple((False, after, verdict) for _, after, verdict in s.looks),
+    }  # fmt: skip

@@ -1,0 +1,140 @@
+"""The provider of the crash matrix: a process of its own, with its own ledger, that no kill of ours touches.
+
+One JSON object a connection, one back. `python -m tests.crash.provider` prints its port and serves until it is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+import threading
+import time
+from typing import Any
+
+from effects._faults import reach
+
+__all__ = ["ADDRESS", "ask", "call"]
+
+#: The environment variable that says where it listens.
+ADDRESS = "CRASH_PROVIDER"
+PATIENCE = 20.0
+
+
+def call(**order: Any) -> dict[str, Any]:
+    """Send an order as an effect does; the matrix kills its sender at each step of it.
+
+    Raises:
+        ConnectionError: no answer came.
+    """
+    with socket.create_connection(("127.0.0.1", int(os.environ[ADDRESS])), timeout=PATIENCE) as wire:
+        reach("wire.connected")
+        wire.sendall(json.dumps(order).encode() + b"\n")
+        reach("wire.sent")
+        with wire.makefile("rb") as lines:
+            answer = lines.readline()
+        reach("wire.answered")
+    if not answer:
+        raise ConnectionResetError("the provider closed the connection")
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def ask(do: str, **order: Any) -> Any:
+    """Ask past the wire: what tests and look-ups do."""
+    with socket.create_connection(("127.0.0.1", int(os.environ[ADDRESS])), timeout=PATIENCE) as wire:
+        wire.sendall(json.dumps({"do": do, **order}).encode() + b"\n")
+        with wire.makefile("rb") as lines:
+            return json.loads(lines.readline())
+
+
+class _Ledger:
+    """What arrived, what was applied, and how the provider behaves."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.leaped = 0.0
+        self.do_reset(deduplicates=False, lag=0.0, trouble="")
+
+    def clock(self) -> float:
+        return time.monotonic() + self.leaped
+
+    def do_reset(self, deduplicates: bool, lag: float, trouble: str) -> Any:
+        with self.lock:
+            self.deduplicates, self.lag, self.trouble = deduplicates, lag, trouble
+            self.arrived: list[dict[str, Any]] = []
+            self.applied: list[dict[str, Any]] = []
+            self.held, self.released = threading.Event(), threading.Event()
+        return True
+
+    def do_send(self, **order: Any) -> Any:
+        """Apply an order; None: the client hears nothing."""
+        with self.lock:
+            trouble, self.trouble = self.trouble, ""
+            self.arrived.append(order)
+            if trouble == "request_lost":
+                return None
+            known = [entry for entry in self.applied if entry["key"] == order["key"]]
+            if not (known and self.deduplicates):
+                reference = f"pay_{len(self.applied) + 1}"
+                known = [{"key": order["key"], "reference": reference, "shows": self.clock() + self.lag}]
+                self.applied += known
+        if trouble == "late":
+            self.held.set()
+            self.released.wait(PATIENCE)
+        return None if trouble == "reply_lost" else {"reference": known[0]["reference"]}
+
+    def do_find(self, key: str) -> Any:
+        """Look a key up, as far as the look-up sees already."""
+        with self.lock:
+            return [one["reference"] for one in self.applied if one["key"] == key and one["shows"] <= self.clock()]
+
+    def do_books(self) -> Any:
+        """Show the truth."""
+        with self.lock:
+            return {"arrived": self.arrived, "applied": self.applied}
+
+    def do_age(self, seconds: float) -> Any:
+        self.leaped += seconds
+        return True
+
+    def do_wait_held(self) -> Any:
+        return self.held.wait(PATIENCE)
+
+    def do_release(self) -> Any:
+        self.released.set()
+        return True
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    ledger = _Ledger()
+
+
+class _Answering(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        line = self.rfile.readline()
+        if not line.endswith(b"\n"):
+            return  # the sender died before its order was complete
+        order = json.loads(line)
+        answer = getattr(self.server.ledger, f"do_{order.pop('do')}")(**order)
+        if answer is not None:
+            try:
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+            except ConnectionError:
+                return  # whoever asked is dead
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    with _Server(("127.0.0.1", 0), _Answering) as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What processes do in the crash matrix, by name: in a child that may be killed, or here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+import effects
+from effects import operators, runner
+from effects.reconcilers import SWEEPS
+from tests.crash.declared import EFFECTS, payload_of
+
+__all__ = ["do"]
+
+_WORK: dict[str, Callable[..., Any]] = {}
+
+
+def do(name: str, arguments: dict[str, Any]) -> Any:
+    """Do one piece of work and return what is said of it, as JSON can hold it."""
+    return _WORK[name](**arguments)
+
+
+def _work(function: Callable[..., Any]) -> Callable[..., Any]:
+    _WORK[function.__name__] = function
+    return function
+
+
+@_work
+def request(way: str, **data: Any) -> Any:
+    """A client's request."""
+    client = Client(raise_request_exception=False, SERVER_NAME="localhost")
+    headers = {"Idempotency-Key": data["order"]}
+    answer = client.post(f"/{way}/", json.dumps(data), "application/json", headers=headers)
+    return {"status": answer.status_code, "body": answer.content.decode()}
+
+
+@_work
+def perform(provider: str, asks: bool, order: str, trouble: str) -> Any:
+    """A script."""
+    outcome = effects.perform(
+        EFFECTS[provider, asks], payload=payload_of(order, trouble), key=order, requested_by="alice"
+    )
+    return str(outcome.state)
+
+
+@_work
+def run(ref: str) -> Any:
+    """A worker that got a hint."""
+    return str(runner.run(UUID(ref)).state)
+
+
+@_work
+def sweep() -> Any:
+    """One pass of all sweeps."""
+    return {name: dict(work.run_once()) for name, work in SWEEPS.items()}
+
+
+@_work
+def expire_leases() -> Any:
+    """One pass of one sweep."""
+    return dict(SWEEPS["expire_leases"].run_once())
+
+
+@_work
+def grant(ref: str, digest: str, by: str) -> Any:
+    """A person who agrees."""
+    return str(operators.grant(ref, by=get_user_model().objects.get(username=by), digest=digest).state)
+
+
+@_work
+def resolve(ref: str, decision: str, revision: int, reference: str, decision_id: str) -> Any:
+    """A person who has read the provider's books."""
+    return str(
+        operators.resolve(
+            ref, decision=decision, revision=revision, by="olga", reason="I read the books", reference=reference,
+            decision_id=decision_id,
+        ).state
+    )  # fmt: skip
+
+
+@_work
+def order_resend(ref: str, revision: int, decision_id: str) -> Any:
+    """A person who has found nothing in the books, and wants it sent."""
+    return str(
+        operators.order_resend(ref, revision=revision, by="olga", reason="nothing there", decision_id=decision_id).state
+    )
+
+
+@_work
+def resolve_request(ref: str, decision: str, revision: int, decision_id: str) -> Any:
+    """A person who closes a request in doubt."""
+    return str(
+        operators.resolve_request(
+            ref, decision=decision, revision=revision, by="olga", reason="I read the books", decision_id=decision_id
+        ).state
+    )
