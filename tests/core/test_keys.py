@@ -149,6 +149,7 @@ class TestPolicy:
                 with pytest.raises(PolicyChangedError):
                     run(row_of(outcome).pk)
             assert len(said.sends) == 1
+            time_passes(timedelta(minutes=1))  # what the worker raised has put it off
             run_due()
             monkeypatch.setattr(Charge, "safety_version", 2)
             assert effects.perform(Charge, payload=PAYLOAD, key="order-17").require() == 1

@@ -13,15 +13,15 @@ from django.db import connection
 
 hypothesis.settings.register_profile(
     "normal",
-    max_examples=int(os.environ.get("MX", "50")),
-    stateful_step_count=25,
+    max_examples=7,
+    stateful_step_count=30,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 hypothesis.settings.register_profile(
-    "ci", hypothesis.settings.get_profile("normal"), max_examples=500, stateful_step_count=50, derandomize=False,
+    "ci", hypothesis.settings.get_profile("normal"), max_examples=63, stateful_step_count=50, derandomize=False,
     print_blob=True,
 )  # fmt: skip
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "normal")

@@ -20,6 +20,7 @@ from django.db import connection, models, transaction
 import effects
 from effects import failures, operators, reconcilers, replay, runner, transitions
 from effects._current import RequestHandle, in_request
+from effects._locks import now
 from effects.effect import Effect, get_effect
 from effects.exceptions import EffectsError, FencedError, OutcomeError
 from effects.intents import make_intent, summary_as_json
@@ -308,6 +309,10 @@ class World:
                 handler.request, epoch=handler.epoch, answer=StoredAnswer(201, (), f"by {handler.request}".encode())
             )
 
+    def renew(self, handler: Handler) -> None:
+        """Let a handler's process renew its lease."""
+        transitions.renew([(handler.request, handler.epoch)])
+
     def abort(self, handler: Handler) -> None:
         """Let a handler raise."""
         self._leave(handler)
@@ -326,6 +331,15 @@ class World:
         decision = "applied" if self.provider.applied(*held) else "not_applied"
         with self.refusals():
             operators.resolve_request(row.pk, decision=decision, revision=row.revision, by=user, reason="I looked")
+
+    def doubt(self) -> None:
+        """Let operations put in doubt what may have been sent in the last hour, though no commit was lost."""
+        until = now()
+        since = until - timedelta(hours=1)
+        for row in transitions.exposed_executions(since, until):
+            transitions.doubt_since(row.pk, since=since, until=until)
+        for request in transitions.exposed_requests(until):
+            transitions.doubt_request_since(request.pk, since=since, until=until)
 
     # -- time and death ------------------------------------------------------------------------------------------
 
