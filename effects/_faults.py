@@ -13,19 +13,46 @@ from collections.abc import Callable
 __all__ = ["POINTS", "arm", "commit_point", "disarm", "reach"]
 
 _COMMITS = {
+    # the way of an effect
     "performing an effect": "the record, and the permit of a first send",
     "sending an effect": "the permit of a later send, its approval spent",
     "recording an outcome": "what became of a send, with the settled rows",
     "recording a late outcome": "the news of a send whose lease was taken over",
+    "refusing an effect": "a precondition's no",
+    "postponing an effect": "a precondition's not yet",
+    "running a settled hook": "the rows of a settled hook that had failed",
+    # in doubt
+    "expiring a lease": "the doubt about a send whose process is gone",
     "looking up an effect": "the claim of a look-up",
     "recording a look-up": "a look-up's verdict",
+    "escalating an effect": "that a person must decide",
+    "recording evidence": "a webhook's or a statement's proof",
+    "doubting an effect after a restore": "that it may have been sent since",
+    # people
     "approving an effect": "a vote",
+    "denying an effect": "a person's no",
+    "withdrawing an approval": "that somebody takes a request for approval back",
+    "expiring an approval": "that nobody decided, or used the licence, in time",
+    "cancelling an effect": "that somebody ends what was not sent",
     "resolving an effect": "a person's decision",
+    "reopening an effect": "a new budget of look-ups",
+    "ordering a resend": "a person's order to send again",
+    # requests
     "opening a request": "a protected request under its key",
     "answering a request": "its frozen answer",
+    "answering a transactional request": "its key, its rows and its answer",
     "finishing a request": "the handler's own rows with the answer",
-    "settling a request": "an answer built later",
+    "releasing a request": "that its key is free again",
+    "renewing leases": "the longer leases of this process's handlers",
     "closing a lost request": "the end of a handler that was cut short",
+    "settling a request": "an answer built later",
+    "resolving a request": "a person's decision about it",
+    "doubting a request after a restore": "that its handler may have run since",
+    # sweeps
+    "sweeping": "which rows a sweep has in hand",
+    "writing a heartbeat": "that a sweep is alive",
+    "noting trouble": "what working on a row raised",
+    "retention": "that old answers are dropped and old keys freed",
 }
 _PLACES = {
     "send.before_call": "the permit is committed, the connection is not made",
@@ -73,7 +100,10 @@ def disarm() -> None:
 
 
 def _kill_at(spec: str) -> Callable[[str], None]:
-    """Return a watcher that kills this process when the point is reached for the nth time."""
+    """Return a watcher that kills this process when the point is reached for the nth time.
+
+    The name may be one of the project's own, said to `reach`.
+    """
     wanted, _, nth = spec.partition(":")
     left = [int(nth or 1)]
 

@@ -17,11 +17,11 @@ from enum import Enum
 from typing import Any, NoReturn
 from uuid import UUID
 
-from effects.cleaning import SURROGATE, clean_json, clean_text
+from effects.cleaning import SURROGATE, clean_json, clean_reference, clean_text
 from effects.exceptions import PayloadError
 from effects.hydration import hydrate
 
-__all__ = ["clean_json", "clean_text", "digest", "dump", "hydrate", "load"]
+__all__ = ["clean_json", "clean_reference", "clean_text", "digest", "dump", "hydrate", "load"]
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (RFC 8259 §6, RFC 7493 §2.2)."""

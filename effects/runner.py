@@ -17,6 +17,7 @@ from effects import transitions
 from effects._commits import journal, refuse_open_transactions
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
+from effects._locks import ClockTimestamp
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import (
@@ -69,11 +70,13 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
     A hint may be lost, doubled, late: whatever is not due, not licensed or held by another is left as it is.
     """
     refuse_open_transactions("effects.runner.run")
-    row = Execution.objects.filter(pk=execution_id).first()
+    row = Execution.objects.filter(pk=execution_id).annotate(seen_at=ClockTimestamp()).first()
     if row is None:
         raise ExecutionNotFoundError(f"There is no execution {execution_id}")
     with _noting_trouble(row), in_tenant(row.tenant), without_request():
-        sendable = row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION) and row.due_at is not None
+        # an early hint must not even ask the precondition, which could refuse a window that is not open yet
+        due = row.due_at is not None and row.due_at <= row.seen_at
+        sendable = due and row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
         return send_row(row, None) if sendable else snapshot(row)
 
 

@@ -143,7 +143,7 @@ def _end_attempt(
     permitted = row.attempt_rows.filter(pk=attempt, outcome=str(AttemptOutcome.OPEN))
     row.exposed_until = max(row.exposed_until or ended, ended)
     found = permitted.update(
-        outcome=str(outcome), ended_at=ended, reference=canonical.clean_text(reference, 255),
+        outcome=str(outcome), ended_at=ended, reference=canonical.clean_reference(reference),
         failure_reason=str(reason), failure_code=canonical.clean_text(code, 100),
         message=canonical.clean_text(message, 2000),
     )  # fmt: skip
@@ -160,7 +160,7 @@ def references_on_file(row: Execution) -> set[str]:
 
 def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
     _end_attempt(row, attempt, AttemptOutcome.APPLIED, reference=report.reference)
-    reference = canonical.clean_text(report.reference, 255)
+    reference = canonical.clean_reference(report.reference)
     if row.applied_evidence is not None and not references_on_file(row) <= {reference}:
         # while it was under way an earlier attempt was proven to have applied, as something else
         evidence = {"why": "two references for one execution", "reference": reference, "on_file": row.applied_evidence}
@@ -183,7 +183,7 @@ def complete_row(
         _licences.lapse_live(row)  # a resend that was ordered meanwhile
     partial = isinstance(report, Partial) and not all(item.applied for item in report.items)
     items = [_item_as_json(item) for item in report.items] if isinstance(report, Partial) else None
-    reference = canonical.clean_text(report.reference, 255)
+    reference = canonical.clean_reference(report.reference)
     advance(
         row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
         evidence={**evidence, "reference": reference}, may_have_applied=True, open_attempts=0, lease_expires_at=None,
@@ -209,7 +209,7 @@ def output_text(output: Any) -> str:
 
 def _submit(row: Execution, attempt: UUID, report: Submitted) -> None:
     _end_attempt(row, attempt, AttemptOutcome.SUBMITTED, reference=report.reference)
-    reference = canonical.clean_text(report.reference, 255)
+    reference = canonical.clean_reference(report.reference)
     expect_by = report.expect_by or row.locked_at + EXPECT_WITHIN
     # without a look-up only outside evidence can settle it, and no person is called before it should be there
     due = row.locked_at if row.contract["lookup"] is not None else expect_by
@@ -236,7 +236,7 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
         sent = failure.reason is not ExecutionReason.NOT_SENT
         outcome = AttemptOutcome.NOT_APPLIED if sent else AttemptOutcome.NOT_SENT
     _end_attempt(
-        row, attempt, outcome, reference=failure.reference, reason=failure.reason, code=failure.code,
+        row, attempt, outcome, reference=canonical.clean_text(failure.reference, 255), reason=failure.reason, code=failure.code,
         message=failure.message,
     )  # fmt: skip
     evidence = {"attempt": row.attempts, "code": failure.code, "message": canonical.clean_text(failure.message)}

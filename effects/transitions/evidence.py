@@ -34,7 +34,10 @@ def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> Execut
     with commits("recording a late outcome"):
         row = lock_execution(execution_id)
         known = row.attempt_rows.filter(pk=attempt).first()
-        if known is None or not isinstance(report, (Applied, Partial, Submitted)):
+        if known is None and isinstance(report, (Applied, Partial)):
+            # an attempt that a restored journal has forgotten: its news is as good as a webhook's
+            observe_row(row, reference=report.reference, evidence={"late": "forgotten", "attempt": str(attempt)})
+        elif known is None or not isinstance(report, (Applied, Partial, Submitted)):
             advance(row, "observe", revises=False, evidence={"late": type(report).__name__, "attempt": str(attempt)})
         elif isinstance(report, Submitted):
             _late_order(row, known, report)
@@ -90,7 +93,7 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
 
 
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
-    reference = canonical.clean_text(report.reference, 255)
+    reference = canonical.clean_reference(report.reference)
     evidence = {"late": type(report).__name__, "attempt": known.number, "reference": reference}
     row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.APPLIED), reference=reference)
     settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason != _R.CONFLICT
@@ -102,7 +105,7 @@ def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> 
 
 def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
     """The provider took the order of an attempt that was given up: no proof of success, and no "nothing happened"."""
-    reference = canonical.clean_text(report.reference, 255)
+    reference = canonical.clean_reference(report.reference)
     evidence = {"late": "Submitted", "attempt": known.number, "reference": reference}
     row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.SUBMITTED), reference=reference)
     if row.state in _HAPPENED or row.state == _S.NEEDS_INTERVENTION:
@@ -116,7 +119,7 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
 
 
 def _on_file(reference: str, evidence: dict[str, Any]) -> dict[str, Any]:
-    return {**canonical.clean_json(evidence), "reference": canonical.clean_text(reference, 255)}
+    return {**canonical.clean_json(evidence), "reference": canonical.clean_reference(reference)}
 
 
 def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool, due_at: datetime | None) -> None:

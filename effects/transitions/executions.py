@@ -101,11 +101,13 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
 def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Recorded:
     """*Joins.* Record an execution in the caller's transaction; a worker sends it after the commit.
 
-    Locked until the caller commits: the execution's key. The request's answer is not held back by it.
+    Locked until the caller commits: the running request, the execution's key. The answer is not held back by it.
 
     Raises:
+        RequestEndedError: the request ended or was taken over; nothing was written.
         PayloadConflictError, NobodyEntitledError: as `record`; nothing was written.
     """
+    _lock_running(handle)
     row, joined = _insert_or_meet(intent, None)
     if joined:
         _join(row, intent, None)

@@ -109,7 +109,7 @@ def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
 
 
 def _confirm(row: Execution, found: Found) -> None:
-    reference = canonical.clean_text(found.reference, 255)
+    reference = canonical.clean_reference(found.reference)
     if _is_second_reference(row, reference):
         return
     report = (
@@ -130,10 +130,11 @@ def _is_second_reference(row: Execution, reference: str) -> bool:
 
 
 def _acknowledge(row: Execution, verdict: InProgress) -> None:
-    reference = canonical.clean_text(verdict.reference, 255)
+    reference = canonical.clean_reference(verdict.reference)
     if _is_second_reference(row, reference):
         return
-    expect_by = verdict.expect_by or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
+    said = verdict.expect_by if verdict.expect_by is not None and verdict.expect_by.tzinfo is not None else None
+    expect_by = said or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
     evidence = {**verdict.proof, "reference": reference, "expect_by": str(expect_by)}
     if expect_by <= row.locked_at:
         _escalate(row, _R.OVERDUE, evidence)

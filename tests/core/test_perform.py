@@ -310,3 +310,14 @@ def test_a_hint_for_nobody():
     """A worker that is told of a row that is not there says so."""
     with pytest.raises(ExecutionNotFoundError):
         run(new_id())
+
+
+class TestReferences:
+    """A provider's id is kept as it is."""
+
+    def test_digits_that_pass_for_a_card_number_stay(self):
+        """One numeric id in ten looks like a card; masked it would find nothing at the provider."""
+        with provider_says(Charge, effects.Applied(1, reference="4111111111111111")):
+            outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+        assert outcome.reference == "4111111111111111"
+        assert row_of(outcome).attempt_rows.get().reference == "4111111111111111"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db import connection
 
@@ -28,7 +29,7 @@ from tests.crash.forks import CHILD_LOCK, Forks, Said
 from tests.crash.oracle import Broken
 from tests.crash.provider import ask
 
-__all__ = ["APPROVERS", "Life", "Setting"]
+__all__ = ["APPROVERS", "Life", "Setting", "begin", "wait_for_children"]
 
 #: Two, so that a resend that one ordered can be agreed to by another.
 APPROVERS = ("petra", "quentin")
@@ -80,6 +81,8 @@ class Life:
     met: dict[str, Any] = field(default_factory=dict)
     #: What people did, in order.
     acts: list[str] = field(default_factory=list)
+    #: The provider has answered late already.
+    late: bool = False
 
     order = "order-17"
 
@@ -89,12 +92,11 @@ class Life:
         Raises:
             Broken: it never is, or a fault was never met.
         """
-        _clear()
         if self.setting.trouble == "killed":
             self.faults.insert(0, "wire.answered")
         wired = self.setting.trouble in ("reply_lost", "request_lost", "late")
         attested, lag = self.setting.provider == "deduplicates", LAG if self.setting.provider == "lagging" else 0.0
-        ask("reset", deduplicates=attested, lag=lag, trouble=self.setting.trouble if wired else "")
+        begin(deduplicates=attested, lag=lag, trouble=self.setting.trouble if wired else "")
         self._start()
         for age in AGES:
             self._people()
@@ -127,9 +129,9 @@ class Life:
 
     def _send(self, name: str, **arguments: Any) -> Any:
         """Do what may come to the provider; where it answers late, the sender's lease is past before it does."""
-        if self.setting.trouble != "late" or self.acts.count("late") or not self._will_send(name):
+        if self.setting.trouble != "late" or self.late or not self._will_send(name):
             return self._do(name, **arguments)
-        self.acts.append("late")
+        self.late = True
         self.forks.begin(name, arguments, self.faults[0] if self.faults else "")
         assert ask("wait_held"), "nothing came to the provider"
         time_passes(timedelta(minutes=1))
@@ -154,7 +156,7 @@ class Life:
 
     def _ended(self, said: Said) -> Any:
         self.points += said.points
-        _wait_for_children()
+        wait_for_children()
         if said.killed or said.fired:
             self.faults.pop(0)
             self.met = _standing()
@@ -182,13 +184,13 @@ class Life:
                 continue
             decision = "applied" if ask("books")["applied"] else "not_applied"
             self._act("resolve_request", ref=str(request.pk), decision=decision, revision=request.revision,
-                      decision_id="1")  # fmt: skip
+                      decision_id=uuid4().hex)  # fmt: skip
 
     def _decide(self, row: Execution) -> None:
         if Approval.objects.filter(execution=row, state__in=_LIVE).exists():
             return  # a resend is on its way
         found = [entry["reference"] for entry in ask("books")["applied"] if entry["key"] == row.provider_key]
-        about = {"ref": str(row.pk), "revision": row.revision, "decision_id": str(len(self.acts))}
+        about = {"ref": str(row.pk), "revision": row.revision, "decision_id": uuid4().hex}
         if not found and not self.setting.asks and "order_resend" not in self.acts:
             # the order takes effect later: nothing of the first send can land any more
             self._act("order_resend", **about)
@@ -196,8 +198,10 @@ class Life:
             self._act("resolve", **about, decision="applied" if found else "not_applied", reference="".join(found[:1]))
 
     def _act(self, name: str, **arguments: Any) -> None:
-        self.acts.append(name)
-        self._do(name, **arguments)
+        """Let a person act; one who is refused, or whose process dies, looks again later."""
+        said = self._do(name, **arguments)
+        if said is not None and not isinstance(said, dict):
+            self.acts.append(name)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -220,7 +224,7 @@ class Life:
 #: What a program may be refused with, by name: ours, and Django's for a database that is away.
 _REFUSALS = (
     "JournalUnavailableError", "CommitLostError", "CommitUnknownError", "WrongStateError", "StaleRevisionError",
-    "ApprovalError",
+    "ApprovalError", "TooSoonError",
 )  # fmt: skip
 _CLEARED = (
     "effects_receipt", "effects_resolution", "effects_approvalvote", "effects_attempt", "effects_approval",
@@ -228,14 +232,15 @@ _CLEARED = (
 )  # fmt: skip
 
 
-def _clear() -> None:
-    """Begin with an empty journal; people stay."""
+def begin(*, deduplicates: bool, lag: float, trouble: str) -> None:
+    """Begin with an empty journal and empty books; people stay."""
+    ask("reset", deduplicates=deduplicates, lag=lag, trouble=trouble)
     deletes = " ".join(f"DELETE FROM {table};" for table in _CLEARED)
     with connection.cursor() as cursor:
         cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes} COMMIT;")
 
 
-def _wait_for_children() -> None:
+def wait_for_children() -> None:
     """Wait until the server has let go of what the dead child held."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [CHILD_LOCK])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,68 @@ from django.urls import clear_url_caches
 from tests.crash.cells import APPROVERS
 from tests.crash.forks import Forks
 from tests.crash.provider import ADDRESS
+from tests.crash.tally import Tally
+
+TALLY = pytest.StashKey[Tally]()
+_SENT = "crash_cells"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--full`."""
+    parser.addoption("--full", action="store_true", help="the whole crash matrix, not only its cross-section")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the mark, and begin to count."""
+    config.addinivalue_line("markers", "full: only with --full")
+    config.stash.setdefault(TALLY, Tally())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the whole matrix out of an ordinary run."""
+    if config.getoption("--full", False):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker of pytest-xdist counted."""
+    node.config.stash[TALLY].merge(getattr(node, "workeroutput", {}).get(_SENT, {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the worker's counts home; fail a whole run that leaves a point unreached."""
+    config = session.config
+    tally = config.stash[TALLY]
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[_SENT] = tally.as_json()
+    elif _is_whole(config) and tally.unreached and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how many cells ran, and how many points were reached."""
+    tally = config.stash[TALLY]
+    if tally.cells:
+        terminalreporter.section("crash matrix")
+        for line in tally.lines():
+            terminalreporter.line(line)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    directory = Path(__file__).parent
+    asked = [Path(argument).resolve() for argument in config.args]
+    return directory in asked and not (config.option.keyword or config.option.collectonly)
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Tally:
+    """What counts the cells."""
+    return request.config.stash[TALLY]
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +93,7 @@ def provider_process() -> Iterator[str]:
         yield os.environ[ADDRESS]
     finally:
         os.environ.pop(ADDRESS, None)
-        process.kill()
+        process.terminate()
         process.wait()
         process.stdout.close()
 

@@ -56,6 +56,10 @@ class Payment(effects.Effect[Payload]):
     def approval(self, context: Any) -> effects.ApprovalRule | None:
         return effects.ApprovalRule(approvers=APPROVERS) if self.asks else None
 
+    def precondition(self, context: Any) -> Any:
+        answers = {"refuses": effects.Refuse("not today"), "later": effects.Later(timedelta(days=1), "not now")}
+        return answers.get(context.payload.trouble, effects.Proceed())
+
     def settled(self, context: Any, outcome: effects.Outcome) -> None:
         if context.payload.trouble == "hook_raises" and not Execution.objects.get(pk=context.ref).hook_failures:
             raise RuntimeError("the project's own bug")
@@ -68,6 +72,8 @@ class LookedUp(Payment):
     """The provider can be asked."""
 
     def verify(self, context: Any) -> Any:
+        if context.payload.trouble == "conflict":
+            return effects.Conflict("another amount")
         found = provider.ask("find", key=context.provider_key)
         return effects.Found(found[0], {"id": found[0]}) if found else effects.Absent()
 

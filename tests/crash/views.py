@@ -39,7 +39,9 @@ def _perform(request: Any, verb: Any = effects.perform) -> tuple[effects.Outcome
     "crash.declared", mode="journaled", performs=list(EFFECTS.values()), answer=payment_answer, identity="alice"
 )
 def declared(request: Any) -> HttpResponse:
-    """Perform the one effect, and say how it stands."""
+    """Perform the one effect, and say how it stands; or decline without performing anything."""
+    if json.loads(request.body)["trouble"] == "declined":
+        return JsonResponse({"state": "declined"}, status=409)
     return payment_answer(_perform(request)[0])
 
 

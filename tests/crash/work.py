@@ -11,7 +11,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 import effects
-from effects import operators, runner
+from effects import operators, runner, transitions
+from effects._locks import now
 from effects.reconcilers import SWEEPS
 from tests.crash.declared import EFFECTS, payload_of
 
@@ -99,3 +100,57 @@ def resolve_request(ref: str, decision: str, revision: int, decision_id: str) ->
             ref, decision=decision, revision=revision, by="olga", reason="I read the books", decision_id=decision_id
         ).state
     )
+
+
+@_work
+def deny(ref: str, digest: str, by: str) -> Any:
+    """A person who does not agree."""
+    return str(operators.deny(ref, by=get_user_model().objects.get(username=by), digest=digest).state)
+
+
+@_work
+def withdraw(ref: str) -> Any:
+    """A person who takes it back."""
+    return str(operators.withdraw(ref, by="alice", reason="changed my mind").state)
+
+
+@_work
+def cancel(ref: str) -> Any:
+    """A person who ends what was not sent."""
+    return str(operators.cancel(ref, by="olga", reason="not needed").state)
+
+
+@_work
+def reopen(ref: str, revision: int) -> Any:
+    """A person who has it looked up again."""
+    return str(operators.reopen(ref, revision=revision, by="olga", reason="look again", decision_id="reopen").state)
+
+
+@_work
+def observe(ref: str, reference: str) -> Any:
+    """A webhook."""
+    return str(operators.observe(ref, reference=reference, evidence={"webhook": "paid"}).state)
+
+
+@_work
+def note_trouble(ref: str) -> Any:
+    """A worker that meets a bug of the project's."""
+    transitions.note_trouble(UUID(ref), RuntimeError("the project's own bug"))
+
+
+@_work
+def renew(ref: str, epoch: int) -> Any:
+    """The thread that renews leases."""
+    return transitions.renew([(UUID(ref), epoch)])
+
+
+@_work
+def doubt_since(ref: str) -> Any:
+    """Whoever has restored the journal."""
+    return str(transitions.doubt_since(UUID(ref), since=now(), until=now()).state)
+
+
+@_work
+def doubt_request_since(ref: str) -> Any:
+    """Whoever has restored the journal."""
+    return str(transitions.doubt_request_since(UUID(ref), since=now(), until=now()).state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -50,13 +51,38 @@ POINTS = (
 )  # fmt: skip
 DEATH = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(POINTS))
 Offer = tuple[str, Callable[[], None]]
+ACTORS = ("program", "process", "process", "worker", "person", "person", "surroundings")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One step: whose turn it is, a number that chooses among what they can do, and how it goes."""
+
+    actor: str
+    choice: int
+    which: bool
+    key: str
+    user: int
+    answer: Answer
+    look: Look
+    death: str | None
+    delta: timedelta
+    good: bool
+
+
+EVENTS = st.builds(
+    Event, actor=st.sampled_from(ACTORS), choice=CHOICE, which=st.booleans(), key=KEY, user=USER, answer=ANSWER,
+    look=st.sampled_from([Look.TRUTH, Look.TRUTH, *Look]), death=DEATH, delta=TIME,
+    good=st.sampled_from([True, True, False]),
+)  # fmt: skip
 
 
 class EffectsMachine(RuleBasedStateMachine):
     """Drives one world; the oracle looks after each step.
 
-    A rule stands for one kind of actor. What it can do just now is a list of offers, of which a number chooses one: no
-    rule has a precondition, so that what Hypothesis draws never depends on how far the machine's own clock got.
+    What an actor can do just now is a list of offers, of which a number chooses one. There are no preconditions, so that
+    what Hypothesis draws never depends on how far the machine's own clock got; and one rule, since of several Hypothesis
+    leaves out half in each run, and without time, say, or people most stories do not go on.
     """
 
     #: Few effects in one world, so that the same execution is met again and again.
@@ -74,12 +100,24 @@ class EffectsMachine(RuleBasedStateMachine):
     def begin(self, lag: float) -> None:
         self.world.provider.lag = lag
 
+    @rule(event=EVENTS)
+    def step(self, event: Event) -> None:
+        self.world.provider.answer, self.world.provider.look = event.answer, event.look
+        offers: list[Offer] = getattr(self, event.actor)(event)
+        # an actor who has nothing to do leaves the step to a program
+        offers = offers or self.program(event)
+        name, take = offers[event.choice % len(offers)]
+        note(f"    # {name}")
+        with self.world.dying(event.death if event.actor in ("program", "worker") else None):
+            take()
+        self.world.provider.look = Look.TRUTH
+
     # -- programs and their processes ----------------------------------------------------------------------------
 
-    @rule(choice=CHOICE, which=st.booleans(), key=KEY, user=USER, answer=ANSWER, death=DEATH)
-    def program(self, choice: int, which: bool, key: str, user: int, answer: Answer, death: str | None) -> None:
-        world, effect, person = self.world, self.effects[which], self.world.people[user]
-        world.provider.answer = answer
+    def program(self, event: Event) -> list[Offer]:
+        """Call `effects`, in a handler or outside of one."""
+        world, effect, key = self.world, self.effects[event.which], event.key
+        person = world.people[event.user]
         offers: list[Offer] = [
             ("perform", lambda: world.perform(effect, key, person)),
             ("record and hold the permit", lambda: world.record(effect, key, person)),
@@ -93,13 +131,11 @@ class EffectsMachine(RuleBasedStateMachine):
                 ("handler performs, without a key", functools.partial(world.perform, effect, None, None, handler)),
                 ("handler records", functools.partial(world.record, effect, None, handler.handle.actor, handler)),
             ]
-        with world.dying(death):
-            self._take(offers, choice)
+        return offers
 
-    @rule(choice=CHOICE, answer=ANSWER)
-    def process(self, choice: int, answer: Answer) -> None:
+    def process(self, event: Event) -> list[Offer]:
+        """Go on with a call, a look-up or a handler that was begun."""
         world, offers = self.world, list[Offer]()
-        world.provider.answer = answer
         for sender in world.senders:
             step = world.call if sender.report is None else world.report
             name = f"sender {'calls' if sender.report is None else 'reports'}"
@@ -116,14 +152,13 @@ class EffectsMachine(RuleBasedStateMachine):
             offers.append(("handler raises", functools.partial(world.abort, handler)))
             offers.append(("handler releases", functools.partial(world.release, handler)))
             offers.append(("handler dies", functools.partial(world.handlers.remove, handler)))
-        self._take(offers, choice)
+        return offers
 
     # -- workers -------------------------------------------------------------------------------------------------
 
-    @rule(choice=CHOICE, answer=ANSWER, look=st.sampled_from([Look.TRUTH, Look.TRUTH, *Look]), death=DEATH)
-    def worker(self, choice: int, answer: Answer, look: Look, death: str | None) -> None:
+    def worker(self, event: Event) -> list[Offer]:
+        """Sweep, take messages, permit, claim."""
         world, offers = self.world, list[Offer]()
-        world.provider.answer, world.provider.look = answer, look
         if world.rows or world.requests:
             offers += [("all sweeps", self._sweep)] * 3
             offers += [(f"sweep {name}", functools.partial(world.sweep, name)) for name in sorted(SWEEPS)]
@@ -134,10 +169,8 @@ class EffectsMachine(RuleBasedStateMachine):
         for row in self._rows(_S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION):
             offers.append(("permit", functools.partial(world.permit, row)))
         for row in self._rows(_S.UNCERTAIN, _S.ACCEPTED):
-            offers += [("claim", functools.partial(world.claim, row, now=choice % 2 == 0))] * 2
-        with world.dying(death):
-            self._take(offers, choice)
-        world.provider.look = Look.TRUTH
+            offers += [("claim", functools.partial(world.claim, row, now=event.good))] * 2
+        return offers
 
     def _sweep(self) -> None:
         self.world.sweep()
@@ -145,10 +178,9 @@ class EffectsMachine(RuleBasedStateMachine):
 
     # -- people --------------------------------------------------------------------------------------------------
 
-    @rule(choice=CHOICE, user=USER, answer=ANSWER)
-    def person(self, choice: int, user: int, answer: Answer) -> None:
-        world, by, offers = self.world, self.world.people[user], list[Offer]()
-        world.provider.answer = answer
+    def person(self, event: Event) -> list[Offer]:
+        """Decide, by hand."""
+        world, by, offers = self.world, self.world.people[event.user], list[Offer]()
         for row in self._rows(_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION):
             offers += [("approve", functools.partial(world.vote, row, by, approves=True))] * 3
             offers.append(("deny", functools.partial(world.vote, row, by, approves=False)))
@@ -169,14 +201,14 @@ class EffectsMachine(RuleBasedStateMachine):
         for request in world.requests:
             if request.state == RequestState.IN_DOUBT:
                 offers.append(("resolve the request", functools.partial(world.resolve_request, request, by)))
-        self._take(offers, choice)
+        return offers
 
     # -- the provider, the network, the project, time ------------------------------------------------------------
 
-    @rule(choice=CHOICE, delta=TIME, good=st.sampled_from([True, True, False]))
-    def surroundings(self, choice: int, delta: timedelta, good: bool) -> None:
-        world = self.world
-        offers: list[Offer] = [(f"{delta} pass", functools.partial(world.passes, delta))] * 4
+    def surroundings(self, event: Event) -> list[Offer]:
+        """The provider, the network, the project, operations, and time."""
+        world, good = self.world, event.good
+        offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 4
         offers.append(("effects_doubt_since, and nothing was lost", world.doubt))
         offers.append(("the project changes", functools.partial(world.change, hook_raises=not good)))
         known = [row for row in world.rows if world.provider.known(row.provider_key)]
@@ -190,18 +222,7 @@ class EffectsMachine(RuleBasedStateMachine):
                     ("an order is carried out", functools.partial(world.provider.carry_out, order, how=how))
                     for how in ends
                 ]
-        self._take(offers, choice)
-
-    def _take(self, offers: list[Offer], choice: int) -> None:
-        """Take the offer that was chosen; an actor who has nothing to do leaves the step to a program."""
-        effect, person = self.effects[choice % 2], self.world.people[0]
-        offers = offers or [
-            ("perform", functools.partial(self.world.perform, effect, key, person))
-            for key in ("a", "bb", "ccc", "dddd")
-        ]
-        name, take = offers[choice // 2 % len(offers)]
-        note(f"    # {name}")
-        take()
+        return offers
 
     def _rows(self, *states: ExecutionState) -> list[Execution]:
         return [row for row in self.world.rows if row.state in states]

@@ -172,7 +172,7 @@ def test_what_was_approved_is_what_is_sent(ann: User, bob: User, monkeypatch: py
 
 
 def test_expiry_and_window_are_one_reading_of_one_clock(ann: User, bob: User) -> None:
-    """Past its use-by it has lapsed, although its window is open: both are compared with one instant, under the lock."""
+    """Past its use-by it has lapsed, although its window is open: both are compared with one instant."""
     row = asked(Approved, by=ann)
     approve(row, bob)
     use_by = Approval.objects.get().use_by

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import connection
 
 import effects
@@ -16,7 +16,7 @@ from effects.operations import StoredAnswer
 from effects.testing import run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
 from tests.core.declared import Charge, Plain
-from tests.core.people import PAYLOAD
+from tests.core.people import PAYLOAD, approve
 from tests.core.pg_proxy import Fault, PgProxy
 from tests.http import does
 from tests.http.conftest import Sender
@@ -196,6 +196,17 @@ def test_told_that_a_new_key_is_safe_it_is(send: Sender, ledger: Ledger) -> None
     assert (status["safe_new_key"], send("/declared/api/", do="charge").status_code) == (True, 402)
     assert send("/declared/api/", "a-new-key", do="charge").status_code == 201
     assert len(ledger.applied) == 1
+
+
+def test_while_people_decide_the_key_is_taken(send: Sender, approver: User, ledger: Ledger) -> None:
+    """The handler broke after it had asked: what people may still grant keeps the key, and then its answer comes."""
+    assert send("/declared/api/", do="ask_then_boom").status_code in (202, 500)
+    waiting = send("/declared/api/", do="ask_then_boom")
+    assert (waiting.status_code, Request.objects.get().state, len(does.calls)) == (202, "waiting", 1)
+    approve(Execution.objects.get(), approver)
+    run_due()
+    assert send("/declared/api/", do="ask_then_boom").status_code == 201
+    assert (len(ledger.applied), len(does.calls)) == (1, 1)
 
 
 def test_a_redirect_a_webhook_and_a_task_pay_one_order(ledger: Ledger) -> None:
