@@ -86,16 +86,28 @@ def main() -> None:
     import django
 
     django.setup()
-    from django.urls import get_resolver
-
-    from tests.crash import work  # noqa: F401 - what the children need is imported once
-
-    get_resolver().url_patterns  # noqa: B018 - the views too
     logging.disable(logging.CRITICAL)
+    _warm_up()
+    gc.collect()
     gc.freeze()
     for line in sys.stdin.buffer:
         sys.stdout.buffer.write(json.dumps(_in_child(json.loads(line))).encode() + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _warm_up() -> None:
+    """Import and prepare once what every child needs; leave neither a connection nor a thread."""
+    from django.apps import apps
+    from django.db import connections, transaction
+    from django.test import Client
+
+    from tests.crash import work  # noqa: F401 - the views and effects with it
+
+    with transaction.atomic():
+        for model in apps.get_app_config("effects").get_models():
+            model._default_manager.select_for_update().first()
+    Client(SERVER_NAME="localhost").post("/nowhere/", "{}", "application/json")
+    connections.close_all()
 
 
 def _in_child(order: dict[str, Any]) -> dict[str, Any]:

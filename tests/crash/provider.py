@@ -108,9 +108,34 @@ class _Ledger:
 
 
 class _Server(socketserver.ThreadingTCPServer):
+    """Knows which orders came before which."""
+
     daemon_threads = True
     request_queue_size = 64
     ledger = _Ledger()
+    busy = threading.Condition()
+    at_work: set[Any] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self.busy:
+            self.at_work = self.at_work | {request}
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.leave(request)
+        super().shutdown_request(request)
+
+    def leave(self, request: Any) -> None:
+        """Say that an order has had its effect."""
+        with self.busy:
+            self.at_work = self.at_work - {request}
+            self.busy.notify_all()
+
+    def wait_for_others(self, request: Any) -> None:
+        """Wait until what came before has had its effect: a dead sender's bytes are still on their way."""
+        with self.busy:
+            earlier = self.at_work - {request}
+            self.busy.wait_for(lambda: not earlier & self.at_work, PATIENCE)
 
 
 class _Answering(socketserver.StreamRequestHandler):
@@ -121,6 +146,8 @@ class _Answering(socketserver.StreamRequestHandler):
         if not line.endswith(b"\n"):
             return  # the sender died before its order was complete
         order = json.loads(line)
+        if order["do"] == "books":
+            self.server.wait_for_others(self.request)
         answer = getattr(self.server.ledger, f"do_{order.pop('do')}")(**order)
         if answer is not None:
             try:

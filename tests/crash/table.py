@@ -41,7 +41,7 @@ def setting_of(provider: str) -> Setting:
 
 def heading() -> str:
     """Return the table's first line."""
-    return "| " + " | ".join(("killed at", "", "applied", "left behind", *PROVIDERS)) + " |"
+    return "| " + " | ".join(("killed at", "what is true there", "applied", "left behind", *PROVIDERS)) + " |"
 
 
 def left(point: str, life: Life) -> list[str]:

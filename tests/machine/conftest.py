@@ -14,16 +14,18 @@ from django.db import connection
 hypothesis.settings.register_profile(
     "normal",
     max_examples=7,
-    stateful_step_count=30,
+    stateful_step_count=40,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 hypothesis.settings.register_profile(
-    "ci", hypothesis.settings.get_profile("normal"), max_examples=63, stateful_step_count=50, derandomize=False,
+    "ci", hypothesis.settings.get_profile("normal"), max_examples=63, stateful_step_count=60, derandomize=False,
     print_blob=True,
 )  # fmt: skip
+#: The planted mutations are found in the long run, or when they are asked for.
+PLANTED = "planted"
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "normal")
 
 
@@ -45,3 +47,16 @@ def journal(transactional_db: Any) -> Iterator[None]:
         logging.disable(logging.NOTSET)
         with connection.cursor() as cursor:
             cursor.execute("DROP TABLE machine_row")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker of the planted mutations."""
+    config.addinivalue_line("markers", f"{PLANTED}: a broken rule that the machine must find; minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the planted mutations to the long run, and to `-m planted`."""
+    if PROFILE != "ci" and PLANTED not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker(PLANTED)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

@@ -43,6 +43,10 @@ class Machine(effects.Effect[Payload]):
         price = Machine.world.price if Machine.world and self.rule else 0
         return effects.Summary(f"Send {context.key}", {"price": str(price)}, context.payload.amount, "eur")
 
+    def precondition(self, context: Any) -> effects.Precondition:
+        late = Machine.world is not None and Machine.world.price % 4 == 3
+        return effects.Later(timedelta(seconds=30)) if late else effects.Proceed()
+
     def approval(self, context: Any) -> effects.ApprovalRule | None:
         return self.rule
 

@@ -37,7 +37,7 @@ KEY = st.sampled_from(["a", "bb", "ccc", "dddd", "eeeee"])
 #: Two who may ask and approve, one who may approve, one who may not.
 USER = st.integers(0, 3)
 #: Doubt is what it is about.
-ANSWER = st.sampled_from([*Answer, *DOUBTS, *DOUBTS])
+ANSWER = st.sampled_from([*Answer, *DOUBTS, Answer.SUBMITTED, Answer.DECLINED])
 TIME = st.sampled_from([
     timedelta(seconds=3), timedelta(seconds=17), timedelta(seconds=50), timedelta(minutes=6), timedelta(hours=2),
     timedelta(hours=25), timedelta(days=8),
@@ -80,9 +80,9 @@ EVENTS = st.builds(
 class EffectsMachine(RuleBasedStateMachine):
     """Drives one world; the oracle looks after each step.
 
-    What an actor can do just now is a list of offers, of which a number chooses one. There are no preconditions, so that
-    what Hypothesis draws never depends on how far the machine's own clock got; and one rule, since of several Hypothesis
-    leaves out half in each run, and without time, say, or people most stories do not go on.
+    What an actor can do just now is a list of offers, of which a number chooses one. There are no preconditions, so
+    that what Hypothesis draws never depends on how far the machine's own clock got; and one rule, since of several
+    Hypothesis leaves out half in each run, and without time, say, or people most stories do not go on.
     """
 
     #: Few effects in one world, so that the same execution is met again and again.
@@ -208,7 +208,7 @@ class EffectsMachine(RuleBasedStateMachine):
     def surroundings(self, event: Event) -> list[Offer]:
         """The provider, the network, the project, operations, and time."""
         world, good = self.world, event.good
-        offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 4
+        offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 8
         offers.append(("effects_doubt_since, and nothing was lost", world.doubt))
         offers.append(("the project changes", functools.partial(world.change, hook_raises=not good)))
         known = [row for row in world.rows if world.provider.known(row.provider_key)]
@@ -258,7 +258,6 @@ class EffectsMachine(RuleBasedStateMachine):
                 break
         else:
             raise Violation(f"hangs: {self._unfinished()}")
-        self.oracle.audit(now())
         self.reached.update(Receipt.objects.values_list("event", flat=True))
 
     def _unfinished(self) -> list[Any]:

@@ -42,7 +42,7 @@ from effects.states import (
 )
 from tests.machine.world import World
 
-__all__ = ["Oracle", "Violation"]
+__all__ = ["Oracle", "Violation", "audit_journal"]
 
 _S = ExecutionState
 _HAPPENED = values({_S.COMPLETED, _S.PARTIALLY_COMPLETED})
@@ -55,12 +55,23 @@ class Violation(AssertionError):  # noqa: N818 - what was found, not what went w
     """A promise is broken."""
 
 
+def audit_journal(now: datetime) -> None:
+    """Let the operations' own audit look at the whole journal.
+
+    Raises:
+        Violation: it finds something.
+    """
+    found = [each for each in audit.audit(audit.Scope(now), Counter()) if each.code not in _LATE]
+    if found:
+        raise Violation(f"the audit finds {found}")
+
+
 class Oracle:
     """Looks at a world after each step."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._seen: dict[UUID, tuple[int, ...]] = {}
+        self._seen: dict[UUID, tuple[Any, ...]] = {}
         self._spent: set[UUID] = set()
         self._resent: dict[UUID, int] = {}
         self._wired = 0
@@ -71,19 +82,23 @@ class Oracle:
         Raises:
             Violation: a promise is broken.
         """
-        world = self.world
-        world.rows = list(Execution.objects.order_by("created_at", "pk"))
-        world.requests = list(Request.objects.order_by("created_at", "pk"))
+        world, changed = self.world, self._changed()
+        rows = {row.pk: row for row in [*world.rows, *Execution.objects.filter(pk__in=changed)]} if changed else {}
+        requests = (
+            {row.pk: row for row in [*world.requests, *Request.objects.filter(pk__in=changed)]} if changed else {}
+        )
+        if changed:
+            world.rows = sorted(rows.values(), key=lambda row: row.pk)
+            world.requests = sorted(requests.values(), key=lambda row: row.pk)
         world.provider.settle()
         for row in world.rows:
             self._check_row(row)
-        changed = [row for row in world.rows if self._is_new(row)]
-        if changed:
-            self._check_evidence(changed)
-            self._check_hooks(changed)
+        if any(pk in rows for pk in changed):
+            self._check_evidence([rows[pk] for pk in changed if pk in rows])
+            self._check_hooks([rows[pk] for pk in changed if pk in rows])
         self._check_ledger()
         self._check_wire()
-        self._check_requests([request for request in world.requests if self._is_new(request)])
+        self._check_requests([requests[pk] for pk in changed if pk in requests])
 
     def check_leases(self, now: datetime) -> None:
         """After a sweep nothing executes, and no handler runs, past its lease; what another sweep has in hand aside."""
@@ -91,11 +106,6 @@ class Oracle:
             late = model.objects.filter(state=str(state), lease_expires_at__lte=now)
             for row in late:
                 self._demand(row.swept_until is not None and row.swept_until > now, row, "is past its lease, and swept")
-
-    def audit(self, now: datetime) -> None:
-        """Let the operations' own audit look at the whole journal."""
-        found = [each for each in audit.audit(audit.Scope(now), Counter()) if each.code not in _LATE]
-        self._demand(not found, None, f"the audit finds {found}")
 
     # -- executions ----------------------------------------------------------------------------------------------
 
@@ -225,10 +235,17 @@ class Oracle:
                 still = provider.applied(row.provider_key) or provider.under_way(row.provider_key)
                 self._demand(not still, row, "happened or can happen, and a new key is called safe")
 
-    def _is_new(self, row: Execution | Request) -> bool:
-        stands = (row.receipt_count, getattr(row, "hook_failures", 0), row.holds_key)
-        known, self._seen[row.pk] = self._seen.get(row.pk), stands
-        return known != stands
+    def _changed(self) -> set[UUID]:
+        """Return the ids of what has changed since the last step."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id, receipt_count, hook_failures, holds_key FROM effects_execution "
+                "UNION ALL SELECT id, receipt_count, 0, holds_key FROM effects_request"
+            )
+            standing = {row[0]: row[1:] for row in cursor.fetchall()}
+        changed = {pk for pk, stands in standing.items() if self._seen.get(pk) != stands}
+        self._seen = standing
+        return changed
 
     def _demand(self, holds: bool, row: Any, what: str) -> None:
         if not holds:

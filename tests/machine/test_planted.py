@@ -1,0 +1,111 @@
+"""The machine can fail: each of these broken rules is found by it, with a fixed seed.
+
+`pytest -m planted tests/machine` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from effects import failures, runner, transitions
+from effects.failures import FailureClass
+from effects.models import Attempt, Execution
+from effects.states import AttemptOutcome, ExecutionReason
+from effects.transitions import _licences, attempts, lookups
+from tests.machine import declared
+from tests.machine.machine import EffectsMachine
+from tests.machine.oracle import Violation
+
+pytestmark = [pytest.mark.planted, pytest.mark.usefixtures("journal")]
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+#: Enough for each with its seed, and far less than it takes to be found by chance in every run.
+EXAMPLES = 150
+#: Long before any barrier.
+LONG_AGO = datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+
+def skip_the_epoch_check(patch: pytest.MonkeyPatch) -> None:
+    """A late reply is written as the outcome of whatever attempt is open now."""
+    record = transitions.record_outcome
+
+    def unfenced(execution_id: Any, *, attempt: Any, epoch: int, report: Any) -> Any:
+        now_open = Attempt.objects.filter(execution_id=execution_id, outcome=str(AttemptOutcome.OPEN)).first()
+        if now_open is not None:
+            attempt, epoch = now_open.pk, now_open.epoch
+        return record(execution_id, attempt=attempt, epoch=epoch, report=report)
+
+    patch.setattr(transitions, "record_outcome", unfenced)
+
+
+def believe_an_absence_from_before_the_barrier(patch: pytest.MonkeyPatch) -> None:
+    """A look-up is believed whenever it was claimed."""
+    patch.setattr(lookups, "barrier", lambda row: LONG_AGO)
+
+
+def take_a_timeout_for_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """Nobody answered, so nothing happened."""
+    classify = failures.classify
+
+    def hopeful(error: BaseException) -> FailureClass:
+        if isinstance(error, TimeoutError):
+            return FailureClass(ExecutionReason.DECLINED, "timeout", "", not_applied=True)
+        return classify(error)
+
+    patch.setattr(failures, "classify", hopeful)
+    patch.setattr(runner, "classify", hopeful)
+
+
+def clear_the_doubt_on_a_refusal(patch: pytest.MonkeyPatch) -> None:
+    """A refusal of the second send proves that the first one did not happen."""
+    record = attempts._record_failure
+
+    def forgetful(row: Execution, attempt: Any, failure: FailureClass) -> None:
+        if failure.not_applied:
+            row.may_have_applied, row.applied_evidence = False, None
+            Execution.objects.filter(pk=row.pk).update(may_have_applied=False, applied_evidence=None)
+        record(row, attempt, failure)
+
+    patch.setattr(attempts, "_record_failure", forgetful)
+
+
+def ignore_what_changed_after_the_approval(patch: pytest.MonkeyPatch) -> None:
+    """What was approved once may be sent, whatever it has become."""
+    patch.setattr(_licences, "is_void", lambda row, approval, summary: False)
+
+
+def approve_for_good(patch: pytest.MonkeyPatch) -> None:
+    """One approval is worth any number of sends."""
+    patch.setattr(_licences, "covers_another_send", lambda approval: True)
+
+
+#: What is broken, in whose world, and the seed with which it is found.
+PLANTS: list[tuple[Plant, tuple[type[declared.Machine], type[declared.Machine]], int]] = [
+    (skip_the_epoch_check, (declared.Deduplicated, declared.Repeatable), 1),
+    (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging), 1),
+    (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging), 1),
+    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Blind), 1),
+    (ignore_what_changed_after_the_approval, (declared.Approved, declared.Covered), 1),
+    (approve_for_good, (declared.Approved, declared.BlindApproved), 1),
+]
+
+
+@pytest.mark.parametrize(("plant", "pair", "seed"), PLANTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_machine_finds(
+    plant: Plant, pair: tuple[Any, Any], seed: int, profile: hypothesis.settings, monkeypatch: pytest.MonkeyPatch
+):
+    """The broken rule leads to a broken promise."""
+    plant(monkeypatch)
+    machine: type[EffectsMachine] = type("PlantedMachine", (EffectsMachine,), {"effects": pair})
+    hypothesis.seed(seed)(machine)
+    settings = hypothesis.settings(
+        profile, max_examples=EXAMPLES, phases=[hypothesis.Phase.generate], report_multiple_bugs=False
+    )
+    with pytest.raises(Violation):
+        run_state_machine_as_test(machine, settings=settings)
