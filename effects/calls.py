@@ -69,12 +69,14 @@ def perform(
     """
     refuse_open_transactions(f"effects.perform({_name(effect)})")
     found, handle = _find(effect)
-    superseded = _uuid(supersede)
-    if superseded is not None and key is None:
-        key = queries.get(superseded).key
+    superseded, undone = _uuid(supersede), None
+    if superseded is not None:
+        old = Execution.objects.only("key", "compensates").get(pk=superseded)
+        # what follows an undoing undoes the same; sending instead would do it once more
+        key, undone = old.key if key is None else key, old.compensates_id
     intent = _intent(
         found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
-        about=about, require_approval=require_approval, supersedes=superseded,
+        about=about, require_approval=require_approval, supersedes=superseded, compensates=undone,
     )  # fmt: skip
     return _perform(intent, handle)
 

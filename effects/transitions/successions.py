@@ -40,8 +40,8 @@ def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
     With a successor there is nothing to hand over: the caller meets it under the key.
 
     Raises:
-        WrongStateError: the old one is neither failed nor rejected, is of another key, or its key was derived from a
-            request that has ended.
+        WrongStateError: the old one is neither failed nor rejected, is of another key, undoes what the intent does not,
+            or its key was derived from a request that has ended.
     """
     old = lock_execution(superseded)
     if old.binding != intent.binding:
@@ -49,6 +49,8 @@ def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
             f"supersede= names {old.operation} {old.key!r}, but this performs {intent.operation} {intent.key!r}; a "
             "successor takes over the very key."
         )
+    if old.compensates_id != intent.compensates:
+        raise WrongStateError(f"{old.operation} {old.pk} undoes another execution; only its like can follow it.")
     if not old.holds_key:
         return intent, True
     if old.state not in (ExecutionState.FAILED, ExecutionState.REJECTED):

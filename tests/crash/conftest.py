@@ -86,15 +86,17 @@ def tally(request: pytest.FixtureRequest) -> Tally:
 @pytest.fixture(scope="session")
 def provider_process() -> Iterator[str]:
     """The provider; its address in the environment."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.crash.provider"], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.crash.provider"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
     assert process.stdout is not None
     try:
         os.environ[ADDRESS] = process.stdout.readline().strip()
         yield os.environ[ADDRESS]
     finally:
         os.environ.pop(ADDRESS, None)
-        process.terminate()
-        process.wait()
+        process.stdin.close()
+        process.wait(20)
         process.stdout.close()
 
 

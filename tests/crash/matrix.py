@@ -35,9 +35,14 @@ def play_all(setting: Setting, forks: Forks, tally: Tally) -> list[str]:
     judge(smooth)
     unknown = sorted(set(smooth.points) - {*POINTS, *WIRE})
     broken = [f"{setting}: {point} is reached and not in POINTS" for point in unknown]
-    for fault in faults_of(setting, smooth.points):
-        try:
-            play(setting, fault, forks, tally)
-        except Broken as error:
-            broken.append(str(error))
-    return broken
+    played = [_wrong(setting, fault, forks, tally) for fault in faults_of(setting, smooth.points)]
+    return broken + list(filter(None, played))
+
+
+def _wrong(setting: Setting, fault: str, forks: Forks, tally: Tally) -> str:
+    """Play one cell; return what is broken, so that the other cells are played too."""
+    try:
+        play(setting, fault, forks, tally)
+    except Broken as error:
+        return str(error)
+    return ""

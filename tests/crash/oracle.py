@@ -127,10 +127,8 @@ def _requests(life: Life) -> list[str]:
     """Whoever asks again is told the same, twice, and nothing is sent for it."""
     if life.setting.way == "perform":
         return []
-    wrong = []
-    for request in Request.objects.all():
-        if request.state not in values(REQUEST_ENDED):
-            wrong.append(f"a request is left {request.state}")
+    unended = Request.objects.exclude(state__in=values(REQUEST_ENDED))
+    wrong = [f"a request is left {state}" for state in unended.values_list("state", flat=True)]
     if Request.objects.filter(holds_key=True).count() != 1:
         return [*wrong, "no request holds the client's key"]
     before = len(ask("books")["arrived"])
@@ -139,11 +137,9 @@ def _requests(life: Life) -> list[str]:
         wrong.append(f"answered {first}, then {second}")
     if len(ask("books")["arrived"]) != before:
         wrong.append("a replay came to the provider")
-    for answer in life.answers:
-        if answer is not None and answer["status"] in (200, 201) and answer != first:
-            wrong.append(f"answered {answer}, and now {first}")
-    wrong += _told(life, first)
-    return wrong
+    heard = [answer for answer in life.answers if answer is not None and answer["status"] in (200, 201)]
+    wrong += [f"answered {answer}, and now {first}" for answer in heard if answer != first]
+    return wrong + _told(life, first)
 
 
 def _told(life: Life, answer: dict[str, Any]) -> list[str]:

@@ -10,28 +10,26 @@ from tests.crash.cells import Setting
 __all__ = ["CROSS_SECTION", "PROVIDERS", "faults_of", "settings_of"]
 
 PROVIDERS = ("deduplicates", "authoritative", "lagging", "none")
-#: Ways → the troubles that can come to them.
-TROUBLES = ("reply_lost", "request_lost", "late", "killed", "hook_raises", "raises")
+#: What can go wrong besides the kill; in a lasting one a life gets to where an untroubled one never does.
+TROUBLES = ("reply_lost", "killed", "request_lost", "late", "hook_raises", "raises")
 VIEWS = ("declared", "opaque")
 #: What an untroubled life reaches too: killed there once is enough.
 SMOOTH = (
-    "opening", "handler", "performing", "sending", "send.", "wire.", "hook.", "recording_an_outcome", "answering",
-    "finishing", "approving",
+    "opening", "handler", "performing", "send.", "wire.", "hook.", "recording_an_outcome", "answering", "finishing",
+    "approving",
 )  # fmt: skip
+#: The commits whose answer, or which themselves, are lost.
+LOSABLE = ("opening", "performing", "sending", "recording_an_outcome", "answering", "approving")
 
 
 def settings_of(ways: Sequence[str]) -> list[Setting]:
-    """Return every provider × approval × way, and every trouble in some way of each."""
-    found = [
-        Setting(provider, asks, way)
-        for way, provider, asks in itertools.product(ways, PROVIDERS, (False, True))
-    ]  # fmt: skip
-    turn = itertools.count()
-    for provider, asks, trouble in itertools.product(PROVIDERS, (False, True), TROUBLES):
-        able = [way for way in ways if way in VIEWS or trouble != "raises"]
-        if able:
-            # co-prime steps: each trouble meets each way
-            found.append(Setting(provider, asks, able[(next(turn) // len(TROUBLES)) % len(able)], trouble))
+    """Return every provider with and without an approval in each way, and each trouble with every provider."""
+    found = [Setting(provider, asks, way) for way, provider, asks in itertools.product(ways, PROVIDERS, (False, True))]
+    for number, (trouble, provider) in enumerate(itertools.product(TROUBLES, PROVIDERS)):
+        if trouble == "raises" and ways[0] not in VIEWS:
+            continue
+        # each trouble meets both ways, and people in every other life
+        found.append(Setting(provider, bool((number + number // 4) % 2), ways[(number // 2) % len(ways)], trouble))
     return found
 
 
@@ -44,14 +42,11 @@ def faults_of(setting: Setting, points: Sequence[str]) -> list[str]:
     """
     distinct = list(dict.fromkeys(points))
     if setting.trouble:
-        return [point for point in distinct if setting.trouble == "killed" or not point.startswith(SMOOTH)]
-    lost = [
-        f"{how}@{point}"
-        for point in distinct
-        if point.endswith(".before_commit") and setting.provider in ("authoritative", "none")
-        for how in ("LOSE_REPLY", "LOSE_COMMIT")
-    ]
-    return distinct + lost
+        return [point for point in distinct if not point.startswith(SMOOTH)]
+    if setting.provider != "authoritative":
+        return distinct
+    losable = [point for point in distinct if point.endswith(".before_commit") and point.startswith(LOSABLE)]
+    return distinct + [f"{how}@{point}" for point in losable for how in ("LOSE_REPLY", "LOSE_COMMIT")]
 
 
 def _both(setting: Setting, *commits: str) -> list[tuple[Setting, str]]:
@@ -65,7 +60,8 @@ CROSS_SECTION = [
         Setting("lagging", False, "perform", "reply_lost"), "looking_up_an_effect", "recording_a_look-up", "sweeping",
         "writing_a_heartbeat",
     ),
-    *((Setting("authoritative", False, "worker", "request_lost"), f"look_up.{what}") for what in ("before_call", "replied")),
+    (Setting("authoritative", False, "worker", "request_lost"), "look_up.before_call"),
+    (Setting("authoritative", False, "worker", "request_lost"), "look_up.replied"),
     *_both(Setting("authoritative", False, "worker"), "answering_a_transactional_request"),
     *_both(Setting("lagging", False, "declared", "late"), "recording_a_late_outcome"),
     *_both(Setting("none", False, "perform", "reply_lost"), "resolving_an_effect", "escalating_an_effect"),

@@ -1,6 +1,6 @@
 """The provider of the crash matrix: a process of its own, with its own ledger, that no kill of ours touches.
 
-One JSON object a connection, one back. `python -m tests.crash.provider` prints its port and serves until it is ended.
+One JSON object a connection, one back. `python -m tests.crash.provider` prints its port; it ends with its input.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import socketserver
+import sys
 import threading
 import time
 from typing import Any
@@ -157,8 +158,9 @@ class _Answering(socketserver.StreamRequestHandler):
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process that started this one closes its standard input, or is gone."""
     with _Server(("127.0.0.1", 0), _Answering) as server:
+        threading.Thread(target=lambda: (sys.stdin.read(), server.shutdown()), daemon=True).start()
         print(server.server_address[1], flush=True)
         server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""Verbs beside a payment's usual way: what people, restores, preconditions and retention do, killed before and after."""
+"""Verbs beside a payment's usual way: what people, restores, preconditions and retention do."""
 
 from __future__ import annotations
 

@@ -23,15 +23,15 @@ def payment_answer(outcome: effects.Outcome) -> HttpResponse:
     return JsonResponse({"state": str(outcome.state)}, status=409 if outcome.settled else 202)
 
 
-def _perform(request: Any, verb: Any = effects.perform) -> tuple[effects.Outcome, dict[str, Any]]:
+def _perform(request: Any, verb: Any = effects.perform) -> effects.Outcome:
     data = json.loads(request.body)
-    outcome = verb(
+    outcome: effects.Outcome = verb(
         EFFECTS[data["provider"], data["asks"]], payload=payload_of(data["order"], data["trouble"]), key=data["order"],
         requested_by="alice",
     )  # fmt: skip
     if data["trouble"] == "raises":
         raise RuntimeError("the project's own bug")
-    return outcome, data
+    return outcome
 
 
 @csrf_exempt
@@ -42,14 +42,14 @@ def declared(request: Any) -> HttpResponse:
     """Perform the one effect, and say how it stands; or decline without performing anything."""
     if json.loads(request.body)["trouble"] == "declined":
         return JsonResponse({"state": "declined"}, status=409)
-    return payment_answer(_perform(request)[0])
+    return payment_answer(_perform(request))
 
 
 @csrf_exempt
 @effects.idempotent("crash.opaque", mode="journaled", identity="alice")
 def opaque(request: Any) -> HttpResponse:
     """Perform it too, and note the request in a row of its own that commits with the answer."""
-    outcome, data = _perform(request)
+    outcome = _perform(request)
     if isinstance(outcome, effects.Completed):
         handle = effects.current()
         assert handle is not None
@@ -62,7 +62,7 @@ def opaque(request: Any) -> HttpResponse:
 @effects.idempotent("crash.later", mode="transactional", identity="alice")
 def later(request: Any) -> HttpResponse:
     """Record it for a worker, with the answer, in one commit."""
-    outcome, _ = _perform(request, effects.perform_later)
+    outcome = _perform(request, effects.perform_later)
     return JsonResponse({"ref": outcome.ref}, status=202)
 
 

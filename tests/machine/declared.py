@@ -34,17 +34,18 @@ class Machine(effects.Effect[Payload]):
 
     def send(self, context: Any, permit: Any) -> Any:
         assert Machine.world is not None
-        return Machine.world.receive(self, context, permit)
+        return Machine.world.receive(self, context, permit, undoes=False)
 
     def compensate(self, context: Any, permit: Any) -> Any:
-        return self.send(context, permit)
+        assert Machine.world is not None
+        return Machine.world.receive(self, context, permit, undoes=True)
 
     def describe(self, context: Any) -> effects.Summary:
         price = Machine.world.price if Machine.world and self.rule else 0
         return effects.Summary(f"Send {context.key}", {"price": str(price)}, context.payload.amount, "eur")
 
     def precondition(self, context: Any) -> effects.Precondition:
-        late = Machine.world is not None and Machine.world.price % 4 == 3
+        late = Machine.world is not None and Machine.world.not_yet
         return effects.Later(timedelta(seconds=30)) if late else effects.Proceed()
 
     def approval(self, context: Any) -> effects.ApprovalRule | None:

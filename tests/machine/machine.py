@@ -27,7 +27,7 @@ from tests.machine.oracle import Oracle, Violation
 from tests.machine.provider import Answer, Look
 from tests.machine.world import World
 
-__all__ = ["EffectsMachine"]
+__all__ = ["EffectsMachine", "empty", "people"]
 
 _S = ExecutionState
 #: Divisible by most numbers of offers, so that each is as likely.
@@ -92,8 +92,8 @@ class EffectsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        _empty()
-        self.world = World(_people())
+        empty()
+        self.world = World(people())
         self.oracle = Oracle(self.world)
 
     @initialize(lag=st.sampled_from([0.0, 20.0, 240.0]))
@@ -142,9 +142,9 @@ class EffectsMachine(RuleBasedStateMachine):
             offers += [(name, functools.partial(step, sender))] * 3
             offers.append(("sender dies", functools.partial(world.senders.remove, sender)))
         for looker in world.lookers:
-            step = world.read if looker.verdict is None else world.tell
+            go_on = world.read if looker.verdict is None else world.tell
             name = f"look-up {'reads' if looker.verdict is None else 'tells'}"
-            offers += [(name, functools.partial(step, looker))] * 3
+            offers += [(name, functools.partial(go_on, looker))] * 3
             offers.append(("look-up dies", functools.partial(world.lookers.remove, looker)))
         for handler in world.handlers:
             offers += [("handler returns", functools.partial(world.conclude, handler))] * 2
@@ -244,7 +244,7 @@ class EffectsMachine(RuleBasedStateMachine):
     def _calm_down(self) -> None:
         world = self.world
         world.provider.answer, world.provider.look, world.provider.lag = Answer.APPLIED, Look.TRUTH, 0.0
-        world.hook_raises = False
+        world.hook_raises = world.not_yet = False
         world.senders.clear()
         world.lookers.clear()
         world.handlers.clear()
@@ -269,7 +269,8 @@ class EffectsMachine(RuleBasedStateMachine):
         return [*hanging, *hooks, *opened.exclude(executions__in=asked).values_list("operation", "state", "reason")]
 
 
-def _empty() -> None:
+def empty() -> None:
+    """Forget all that is in the journal and in the project's table."""
     with connection.cursor() as cursor:
         cursor.execute(
             "TRUNCATE machine_row, effects_receipt, effects_resolution, effects_requestexecution, effects_request, "
@@ -277,14 +278,14 @@ def _empty() -> None:
         )
 
 
-def _people() -> tuple[Any, ...]:
+def people() -> tuple[Any, ...]:
     """Return who asks and who approves; the last one is nobody's approver."""
     users = get_user_model().objects
     approves = Permission.objects.get(codename="approve_execution", content_type__app_label="effects")
-    people = []
+    found = []
     for number in range(4):
         user, made = users.get_or_create(username=f"machine{number}")
         if made and number < 3:
             user.user_permissions.add(approves)
-        people.append(user)
-    return tuple(people)
+        found.append(user)
+    return tuple(found)

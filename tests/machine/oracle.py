@@ -8,6 +8,7 @@
   nothing but its open attempt;
 - approvals: spent before the wire, once (or, covering retries, while all earlier ones are proven absent), by enough
   distinct people who did not ask, on the digest of the bytes that were on the wire and of what was shown then;
+- what undoes another execution never sends, and the reverse;
 - receipts replay to the row, attempts and licences fit it (`effects.audit`);
 - the settled hook's rows: one for each settling, none for anything else, and the newest says what the row says;
 - a request ends only when what it holds is settled, is released only when all that it performed is rejected, never
@@ -169,6 +170,7 @@ class Oracle:
             )
             row, licence = attempt.execution, attempt.approval
             payload = canonical.digest("effects.payload", sent.payload)
+            self._demand(sent.undoes == row.key.startswith("compensate:"), row, "was sent, not undone, or the reverse")
             self._demand(attempt.payload_digest == payload, row, "was sent with other contents than permitted")
             self._demand(licence is not None or row.contract["approval"] is None, row, "was sent without an approval")
             if licence is not None:

@@ -86,6 +86,7 @@ class Wire:
     number: int
     payload: str
     shown: str
+    undoes: bool
 
 
 @dataclass
@@ -119,9 +120,11 @@ class Provider:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def send(self, effect: effects.Effect[Any], context: Any, permit: Any, shown: str, latest: float) -> Any:
+    def send(
+        self, effect: effects.Effect[Any], context: Any, permit: Any, shown: str, latest: float, *, undoes: bool
+    ) -> Any:
         """Take one request, as `answer` says; `latest` is its attempt's barrier."""
-        self.wire.append(Wire(permit.provider_key, permit.number, canonical.dump(context.payload), shown))
+        self.wire.append(Wire(permit.provider_key, permit.number, canonical.dump(context.payload), shown, undoes))
         key, lifetime = permit.provider_key, self._lifetime(effect)
         match self.answer:
             case Answer.DECLINED:
@@ -225,8 +228,10 @@ class Provider:
 
     def _take(self, key: str, lifetime: float | None, latest: float) -> str:
         if self._is_repeated(key, lifetime):
-            for known in (*self.known(key), *(order for order in self.orders if order.key == key)):
-                return known.reference
+            references = [entry.reference for entry in self.known(key)]
+            references += [order.reference for order in self.orders if order.key == key]
+            if references:
+                return references[0]
         order = Order(key, f"or_{next(self.numbers)}", self._visible(latest))
         self.orders.append(order)
         return order.reference

@@ -31,7 +31,7 @@ def reached() -> Counter[str]:
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0].__name__)
 def test_no_order_of_events_breaks_a_promise(
     pair: tuple[type[Machine], type[Machine]], profile: hypothesis.settings, reached: Counter[str]
-):
+) -> None:
     """Whatever programs, workers, people, the provider and time do, in whatever order, the promises hold."""
     machine: type[EffectsMachine] = type(
         f"{pair[0].__name__}Machine", (EffectsMachine,), {"effects": pair, "reached": reached}
@@ -42,7 +42,7 @@ def test_no_order_of_events_breaks_a_promise(
     audit_journal(now())
 
 
-def test_the_machines_get_somewhere(reached: Counter[str], profile: hypothesis.settings):
+def test_the_machines_get_somewhere(reached: Counter[str], profile: hypothesis.settings) -> None:
     """Machines that never take a verb would prove nothing about it."""
     never = (set(EXECUTION_EDGES) | set(REQUEST_EDGES)) - set(reached) - UNSEEN
     assert len(never) <= (RARE if profile.derandomize else 0), f"{never} were never taken; {reached}"

@@ -24,7 +24,6 @@ from tests.machine.oracle import Violation
 
 pytestmark = [pytest.mark.planted, pytest.mark.usefixtures("journal")]
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 #: Enough for each with its seed, and far less than it takes to be found by chance in every run.
 EXAMPLES = 150
 #: Long before any barrier.
@@ -86,7 +85,7 @@ def approve_for_good(patch: pytest.MonkeyPatch) -> None:
 
 
 #: What is broken, in whose world, and the seed with which it is found.
-PLANTS: list[tuple[Plant, tuple[type[declared.Machine], type[declared.Machine]], int]] = [
+PLANTS = [
     (skip_the_epoch_check, (declared.Deduplicated, declared.Repeatable), 1),
     (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging), 1),
     (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging), 1),
@@ -96,10 +95,14 @@ PLANTS: list[tuple[Plant, tuple[type[declared.Machine], type[declared.Machine]],
 ]
 
 
-@pytest.mark.parametrize(("plant", "pair", "seed"), PLANTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(("plant", "pair", "seed"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS])
 def test_the_machine_finds(
-    plant: Plant, pair: tuple[Any, Any], seed: int, profile: hypothesis.settings, monkeypatch: pytest.MonkeyPatch
-):
+    plant: Callable[[pytest.MonkeyPatch], None],
+    pair: tuple[type[declared.Machine], type[declared.Machine]],
+    seed: int,
+    profile: hypothesis.settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The broken rule leads to a broken promise."""
     plant(monkeypatch)
     machine: type[EffectsMachine] = type("PlantedMachine", (EffectsMachine,), {"effects": pair})

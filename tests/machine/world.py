@@ -14,11 +14,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.apps import apps
-from django.db import connection, models, transaction
-
 import effects
-from effects import failures, operators, reconcilers, replay, runner, transitions
+from effects import canonical, failures, operators, reconcilers, replay, runner, transitions
 from effects._current import RequestHandle, in_request
 from effects._locks import now
 from effects.effect import Effect, get_effect
@@ -30,12 +27,22 @@ from effects.operations import ProtectedOperation, StoredAnswer, add_operation
 from effects.snapshots import ExecutionSnapshot, context_of
 from effects.testing import time_passes
 from effects.testing.faults import Interrupted, interrupt_at
-from effects.transitions import NotSentInTime, Opening, Report
+from effects.transitions import NotSentInTime, Opening
 from effects.types import Actor, Context, Permit, monotonic
-from tests.machine.declared import EFFECTS, Machine, Payload
+from tests.machine.declared import EFFECTS, Machine
+from tests.machine.processes import (
+    Handler,
+    Looker,
+    Sender,
+    answer_of,
+    get_operation,
+    payload_of,
+    shift_at_once,
+    shown_by,
+)
 from tests.machine.provider import Provider
 
-__all__ = ["Handler", "Looker", "Sender", "World"]
+__all__ = ["World"]
 
 #: What the machine's rules may raise: a refusal in words. Anything else is a bug.
 REFUSED = (EffectsError, OutcomeError)
@@ -43,39 +50,6 @@ REFUSED = (EffectsError, OutcomeError)
 
 #: Seconds of the machine's own work that may count: far less than anything in the journal waits.
 STILL = 0.2
-
-
-@dataclass
-class Sender:
-    """A process that holds a permit; then a report."""
-
-    effect: Effect[Any]
-    execution: UUID
-    permit: Permit
-    context: Context[Any]
-    deadline: float
-    shown: str
-    handler: Handler | None = None
-    report: Report | None = None
-
-
-@dataclass
-class Looker:
-    """A process that has claimed a look-up; then its verdict."""
-
-    execution: UUID
-    epoch: int
-    provider_key: str
-    verdict: Any = None
-
-
-@dataclass
-class Handler:
-    """A process that runs the handler of a protected request."""
-
-    request: UUID
-    epoch: int
-    handle: RequestHandle
 
 
 @dataclass
@@ -95,6 +69,7 @@ class World:
     refused: Counter[str] = field(default_factory=Counter)
     price: int = 10
     hook_raises: bool = False
+    not_yet: bool = False
     _calling: Sender | None = None
     _stopped: float = field(default_factory=monotonic)
 
@@ -106,12 +81,13 @@ class World:
 
     # -- sending -------------------------------------------------------------------------------------------------
 
-    def receive(self, effect: Effect[Any], context: Context[Any], permit: Permit) -> Any:
+    def receive(self, effect: Effect[Any], context: Context[Any], permit: Permit, *, undoes: bool) -> Any:
         """Be the provider of one send."""
         sender = self._calling
         deadline = sender.deadline if sender else permit.deadline + self.provider.leaped
         shown = sender.shown if sender else shown_by(effect, context)
-        return self.provider.send(effect, context, permit, shown, deadline + effect.quiet.total_seconds())
+        latest = deadline + effect.quiet.total_seconds()
+        return self.provider.send(effect, context, permit, shown, latest, undoes=undoes)
 
     def perform(self, effect: type[Machine], key: str | None, user: Any, handler: Handler | None = None) -> None:
         """Perform an effect, in a handler or outside of one, from record to outcome."""
@@ -156,7 +132,7 @@ class World:
         call = sender.effect.compensate if sender.context.compensates else sender.effect.send
         try:
             sender.report = failures.read_answer(call(sender.context, sender.permit))
-        except Exception as error:  # what the provider raised
+        except Exception as error:  # noqa: BLE001 - what the provider raised
             sender.report = failures.classify(error)
         finally:
             self._calling = None
@@ -260,7 +236,7 @@ class World:
         """Ask again for what failed or was rejected."""
         with self.refusals():
             effects.perform(
-                row.operation, payload=payload_of(row.key), key=row.key, requested_by=user, supersede=row.pk
+                row.operation, payload=canonical.load(row.payload), key=row.key, requested_by=user, supersede=row.pk
             )  # fmt: skip
 
     def compensate(self, row: Execution, user: Any) -> None:
@@ -277,6 +253,7 @@ class World:
     def change(self, *, hook_raises: bool) -> None:
         """Let the project change what it shows and does."""
         self.price, self.hook_raises = self.price + 1, hook_raises
+        self.not_yet = self.price % 4 == 3
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -353,7 +330,7 @@ class World:
         took = monotonic() - self._stopped
         if took > STILL:
             self.provider.leaped -= took
-            _shift_at_once(timedelta(seconds=-took))
+            shift_at_once(timedelta(seconds=-took))
             self._stopped += took
 
     @contextmanager
@@ -388,40 +365,3 @@ class World:
     def _leave(self, handler: Handler) -> None:
         self.handlers.remove(handler)
         self.senders = [sender for sender in self.senders if sender.handler is not handler]
-
-
-def get_operation(name: str) -> ProtectedOperation:
-    """Return one of the machine's views."""
-    found = effects.operations.find_operation(name)
-    assert found is not None
-    return found
-
-
-def payload_of(key: str | None) -> Payload:
-    """Return what is sent under a key: always the same."""
-    return Payload(len(key or "") * 100)
-
-
-def shown_by(effect: Effect[Any], context: Context[Any]) -> str:
-    """Return what people would be shown just now."""
-    return effects.intents.digest_of_summary(summary_as_json(effect.describe(context)))
-
-
-def answer_of(outcomes: Any) -> StoredAnswer:
-    """Build the answer of the declared view."""
-    states = " ".join(str(outcome.state) for outcome in outcomes)
-    good = all(isinstance(outcome, effects.Completed) for outcome in outcomes)
-    return StoredAnswer(201 if good else 409, (), states.encode())
-
-
-def _shift_at_once(delta: timedelta) -> None:
-    """Move the journal's instants as `time_passes` does, in one round trip: it is done after every few steps."""
-    moves = ["SET LOCAL effects.retention = 'on'"]
-    for model in apps.get_app_config("effects").get_models():
-        instants = [each.column for each in model._meta.concrete_fields if isinstance(each, models.DateTimeField)]
-        if instants:
-            moves.append(
-                f"UPDATE {model._meta.db_table} SET " + ", ".join(f"{name} = {name} - %(delta)s" for name in instants)
-            )
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("; ".join(moves), {"delta": delta})

@@ -8,8 +8,7 @@ process can still begin to send, and a look-up that was claimed after it reads w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from effects.states import (
     EXECUTION_EDGES,
@@ -20,6 +19,7 @@ from effects.states import (
     ExecutionState,
 )
 from tests.model.explorer import Explored, Move, Step, explore
+from tests.model.world import Config, State, faults, in_doubt, without_gossip
 
 __all__ = ["Config", "State", "check"]
 
@@ -32,108 +32,12 @@ HAPPENED = (COMPLETED, PARTIAL)
 LOOKED_UP = (UNCERTAIN, ACCEPTED)
 
 
-@dataclass(frozen=True)
-class Config:
-    """What the effect declares and the provider is like; and which assumption does not hold.
-
-    Args:
-        look_up: "authoritative", "eventual" or "" (the provider cannot be asked).
-        deduplicates: the provider applies one key once, within its lifetime.
-        approval: "", "once" (worth one send) or "covers" (worth sends until one is not proven absent).
-        orders: the provider only takes orders, and carries them out later.
-        partial: what it applies, it applies in part.
-        abandons: what nobody can tell is given up.
-        attempts: how many sends a worker may make.
-        people: people may order another send, and ask again after a failure.
-        look_ups: how many look-ups may be under way at once.
-        gossip: news that can change nothing are brought too.
-        stalls: a process may stall between its deadline check and the first byte for longer than the quiet time.
-        lands_late: a request may land later than the quiet time after its attempt ended.
-        misses: a look-up may miss what has landed.
-        forgets: the journal may forget a commit.
-        doubts: after that, `effects_doubt_since` is run before anything else.
-    """
-
-    look_up: str = "authoritative"
-    deduplicates: bool = False
-    approval: str = ""
-    orders: bool = False
-    partial: bool = False
-    abandons: bool = False
-    attempts: int = 2
-    people: bool = False
-    look_ups: int = 1
-    gossip: bool = False
-    stalls: bool = False
-    lands_late: bool = False
-    misses: bool = False
-    forgets: bool = False
-    doubts: bool = False
-
-
-class State(NamedTuple):
-    """The row, and the world around it."""
-
-    state: ExecutionState | None = None
-    doubt: bool = False  # may_have_applied
-    proof: bool = False  # applied_evidence
-    conflict: bool = False
-    attempts: int = 0
-    licence: str = ""  # "" requested granted spent
-    order: str = ""  # of a resend: "" requested granted
-    senders: tuple[tuple[int, str], ...] = ()  # attempt; permit sent applied taken refused later lost
-    expired: bool = True  # the newest attempt's deadline
-    lease_over: bool = True
-    barrier: bool = True
-    looks: tuple[tuple[bool, bool, str], ...] = ()  # under the newest claim; claimed after the barrier; verdict
-    look_lease: bool = False
-    air: int = 0
-    queue: int = 0
-    applied: int = 0
-    key: str = "new"  # at the provider: new live ending gone
-    allowed: int = 1
-    asked_again: bool = False
-    restored: bool = False
-
-
 def check(config: Config) -> Explored[State]:
     """Explore one execution under `config`."""
     return explore(
-        State(), lambda state: _Events(config, state).all(), wrong=lambda state: _wrong(config, state),
+        State(), lambda state: _Events(config, state).all(), wrong=lambda state: faults(config, state),
         is_done=lambda state: state.state in (*EXECUTION_SETTLED, PERSON), edges=EXECUTION_EDGES,
     )  # fmt: skip
-
-
-def _without_gossip(config: Config, s: State) -> State:
-    """Return a state without the processes whose news can change nothing any more: there are fewer to visit."""
-    if s.senders:
-        mine = s.attempts if s.state == EXECUTING else -1
-        kept = tuple(
-            (number, phase)
-            for number, phase in s.senders
-            if number == mine or phase in ("sent", "applied", "taken") or (phase == "permit" and config.stalls)
-        )
-        if kept != s.senders:
-            s = s._replace(senders=kept)
-    if any(not mine and verdict not in ("", "found") for mine, _, verdict in s.looks):
-        s = s._replace(looks=tuple(look for look in s.looks if look[0] or look[2] in ("", "found")))
-    return s
-
-
-def _wrong(config: Config, s: State) -> Iterator[str]:
-    if s.applied > s.allowed:
-        yield "applied twice"
-    if s.state in HAPPENED and not s.applied:
-        yield "completed, but not applied"
-    if s.state in NOTHING_HAPPENED and not s.asked_again:
-        if s.applied:
-            yield f"{s.state}, but applied"
-        elif not (config.stalls or config.lands_late) and (s.air or s.queue):
-            yield f"{s.state}, but under way"
-    if s.state in NOTHING_HAPPENED and s.doubt:
-        yield "doubt beside a state that says that nothing happened"
-    if s.state == REJECTED and s.attempts:
-        yield "rejected, but sent"
 
 
 class _Events:
@@ -169,7 +73,7 @@ class _Events:
         self._add(name, self.s._replace(**changes))
 
     def _add(self, name: str, state: State, moves: tuple[Move, ...] = ()) -> None:
-        self.steps.append(Step(name, state if self.config.gossip else _without_gossip(self.config, state), moves))
+        self.steps.append(Step(name, state if self.config.gossip else without_gossip(self.config, state), moves))
 
     @property
     def end(self) -> ExecutionState:
@@ -217,8 +121,8 @@ class _Events:
         """Open an attempt, in a process of its own."""
         s, number = self.s, self.s.attempts + 1
         self.move(
-            name, verb, EXECUTING, attempts=number, expired=False, lease_over=False, barrier=False,
-            senders=(*s.senders, (number, "permit")), **changes,
+            f"{name} (attempt {number})", verb, EXECUTING, attempts=number, expired=False, lease_over=False,
+            barrier=False, senders=(*s.senders, (number, "permit")), **changes,
         )  # fmt: skip
 
     # -- senders, the network, the provider ----------------------------------------------------------------------
@@ -243,7 +147,8 @@ class _Events:
         s, newest = self.s, number == self.s.attempts
         stalled = s.expired or not newest
         if not stalled or self.config.stalls:
-            name = "a process that had stalled sends after all" if stalled else "the process sends"
+            who = f"the process of attempt {number}"
+            name = f"{who}, which had stalled, sends after all" if stalled else f"{who} sends"
             key = "live" if s.key == "new" else s.key
             self.happen(name, senders=self._phase(index, number, "sent"), air=s.air + 1, key=key)
         if newest and s.expired and s.state == EXECUTING:
@@ -322,8 +227,8 @@ class _Events:
             if self.config.orders:
                 self.happen("the provider takes the order", air=s.air - 1, queue=min(2, s.queue + (not again)))
             else:
-                self.happen("the request lands", air=s.air - 1, applied=min(3, s.applied + (not again)))
-            self.happen("the request is lost", air=s.air - 1)
+                self.happen("a request lands", air=s.air - 1, applied=min(3, s.applied + (not again)))
+            self.happen("a request is lost", air=s.air - 1)
             for index, (number, phase) in enumerate(s.senders):
                 if phase == "sent":
                     for answer, name in (("refused", "refuses it"), ("later", "says: not now")):
@@ -487,7 +392,7 @@ class _Events:
         if self.config.doubts and s.state in (*EXECUTION_OPEN, *EXECUTION_IN_DOUBT):
             verb = "doubt_since" if s.state in EXECUTION_OPEN else "extend_doubt"
             to = UNCERTAIN if s.state in EXECUTION_OPEN else s.state
-            self.move("effects_doubt_since, and nothing of it was lost", verb, to, **_in_doubt(s))
+            self.move("effects_doubt_since, and nothing of it was lost", verb, to, **in_doubt(s))
         if s.attempts:
             self._restore_from_before_the_permit()
 
@@ -498,16 +403,7 @@ class _Events:
             restored=True, order="", licence="granted" if self.config.approval else "",
         )  # fmt: skip
         if self.config.doubts:
-            doubted = older._replace(state=UNCERTAIN, **_in_doubt(s))
+            doubted = older._replace(state=UNCERTAIN, **in_doubt(s))
             self._add(f"{name}, then effects_doubt_since", doubted, (Move("doubt_since", PENDING, UNCERTAIN),))
         else:
             self._add(name, older)
-
-
-def _in_doubt(s: State) -> dict[str, Any]:
-    """Return what a restore's doubt changes; the epoch leaps, so that no process holds the newest one."""
-    return {
-        "doubt": True, "barrier": False, "expired": True, "lease_over": True, "licence": "", "order": "",
-        "look_lease": False, "restored": True, "senders": tuple((0, phase) for _, phase in s.senders),
-        "looks": tuple((False, after, verdict) for _, after, verdict in s.looks),
-    }  # fmt: skip

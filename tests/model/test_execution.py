@@ -73,27 +73,27 @@ def explored() -> dict[Config, Any]:
 
 
 @pytest.mark.parametrize("config", WITHIN, ids=name)
-def test_within_the_assumptions_nothing_breaks(config: Config, explored: dict[Config, Any]):
+def test_within_the_assumptions_nothing_breaks(config: Config, explored: dict[Config, Any]) -> None:
     """Applied at most once unless a person ordered more, every state true, and a way out of each."""
     explored[config] = check(config)
     assert explored[config].wrong == {}
 
 
 @pytest.mark.parametrize("config", OUTSIDE.values(), ids=OUTSIDE)
-def test_outside_of_each_assumption_it_is_applied_twice(config: Config, explored: dict[Config, Any]):
+def test_outside_of_each_assumption_it_is_applied_twice(config: Config, explored: dict[Config, Any]) -> None:
     """None of the four can be left out: without it there is an order of events that sends a second one."""
     explored[config] = check(config)
     assert "applied twice" in explored[config].wrong
 
 
 @pytest.mark.parametrize("config", OUTSIDE.values(), ids=OUTSIDE)
-def test_outside_of_the_assumptions_the_provider_s_deduplication_helps(config: Config):
+def test_outside_of_the_assumptions_the_provider_s_deduplication_helps(config: Config) -> None:
     """The provider key stays the same, so that a provider that deduplicates applies one of the two."""
     deduplicated = check(Config(**{**vars(config), "deduplicates": True}))
     assert "applied twice" not in deduplicated.wrong
 
 
-def test_the_model_takes_every_edge_of_the_table(explored: dict[Config, Any]):
+def test_the_model_takes_every_edge_of_the_table(explored: dict[Config, Any]) -> None:
     """What the code may do, the model does; the exceptions are named, each with its reason."""
     for config in (*WITHIN, *OUTSIDE.values(), Config(misses=True, approval="once")):
         if config not in explored:
@@ -103,7 +103,7 @@ def test_the_model_takes_every_edge_of_the_table(explored: dict[Config, Any]):
 
 
 @pytest.mark.parametrize("verb", ["expire_lease", "confirm_absence"])
-def test_a_model_that_leaves_the_table_is_an_error(verb: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_that_leaves_the_table_is_an_error(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the table lost an edge that the model takes, exploring would say so."""
     monkeypatch.delitem(EXECUTION_EDGES, verb)
     with pytest.raises(NotInTable, match=verb):

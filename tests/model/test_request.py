@@ -27,18 +27,18 @@ NEVER = {Move("settle", RequestState.IN_DOUBT, RequestState.IN_DOUBT)}
 
 
 @pytest.mark.parametrize("config", VIEWS.values(), ids=VIEWS)
-def test_a_key_is_never_free_while_something_was_or_can_be_sent(config: Config):
+def test_a_key_is_never_free_while_something_was_or_can_be_sent(config: Config) -> None:
     """Applied at most once, rows once, one answer's bytes, and a way out of every state."""
     assert check(config).wrong == {}
 
 
 @pytest.mark.parametrize(("config", "breaks"), WITHOUT.values(), ids=WITHOUT)
-def test_no_rule_can_be_left_out(config: Config, breaks: str):
+def test_no_rule_can_be_left_out(config: Config, breaks: str) -> None:
     """Without the rule an order of events breaks the promise that it keeps."""
     assert breaks in check(config).wrong
 
 
-def test_the_model_takes_every_edge_of_the_table():
+def test_the_model_takes_every_edge_of_the_table() -> None:
     """What the code may do with a request, the model does."""
     taken = set().union(*(check(config).moves for config in VIEWS.values()))
     assert moves_of(REQUEST_EDGES) - taken == NEVER

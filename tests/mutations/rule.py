@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Edit", "Mutation", "PatchError"]
+__all__ = ["Edit", "Mutation", "PatchError", "restore"]
 
 
 class PatchError(Exception):
@@ -64,3 +65,9 @@ class Mutation:
         for path, text in changed.items():
             path.write_text(text)
         return originals
+
+
+def restore(originals: Mapping[Path, str]) -> None:
+    """Undo what `Mutation.apply` wrote."""
+    for path, text in originals.items():
+        path.write_text(text)
