@@ -77,6 +77,9 @@ def skip_locked(due: models.QuerySet[M], limit: int, push: Callable[[list[Any]],
     ids = list(due.select_for_update(skip_locked=True, no_key=True, of=("self",)).values_list("pk", flat=True)[:limit])
     if ids:
         push(ids)
+        with journal().cursor() as cursor:
+            cursor.execute("SELECT pg_current_xact_id()::text")
+            note_xid(cursor.fetchone()[0])
     return ids
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import DatabaseError, Error, OperationalError
+from django.db import DatabaseError, Error, InterfaceError, OperationalError
 
 from effects import transitions
 from effects._commits import journal, refuse_open_transactions
@@ -114,7 +114,7 @@ def _noting_trouble(row: Execution) -> Iterator[None]:
     """Keep on the row what working on it raises; it backs off and shows. The error goes on to the sweep or worker."""
     try:
         yield
-    except JournalUnavailableError:
+    except (JournalUnavailableError, OperationalError, InterfaceError):
         raise  # nothing can be kept, and the row is not to blame
     except Exception as error:
         if is_interrupt(error):

@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import models
+from django.db import DatabaseError, models
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from effects._commits import commits
 from effects._locks import ClockTimestamp, skip_locked
 from effects.conf import settings
+from effects.exceptions import EffectsError
 from effects.models import Heartbeat
 
 __all__ = ["AGAIN", "Counts", "each", "take"]
@@ -75,9 +76,12 @@ _last_beats: dict[str, float] = {}
 
 
 def beat(name: str, counts: Counts) -> None:
-    """Say that the sweep is alive: one row, written at most once a minute by each process."""
+    """Say that the sweep is alive: one row, written at most once a minute by each process, as well as it can."""
     if time.monotonic() - _last_beats.get(name, float("-inf")) < BEAT_EVERY.total_seconds():
         return
     _last_beats[name] = time.monotonic()
-    with commits("writing a heartbeat"):
-        Heartbeat.objects.update_or_create(sweep=name, defaults={"at": ClockTimestamp(), "counts": dict(counts)})
+    try:
+        with commits("writing a heartbeat"):
+            Heartbeat.objects.update_or_create(sweep=name, defaults={"at": ClockTimestamp(), "counts": dict(counts)})
+    except (EffectsError, DatabaseError):
+        log.exception("%s could not write its heartbeat; its work is done.", name)

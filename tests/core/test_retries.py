@@ -102,7 +102,9 @@ class TestRetries:
             outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
         assert delay(outcome) == wait
 
-    @pytest.mark.parametrize("wish", [timedelta(0), timedelta(days=-1), float("nan"), "soon", object()], ids=lambda wish: type(wish).__name__)
+    @pytest.mark.parametrize(
+        "wish", [timedelta(0), timedelta(days=-1), float("nan"), "soon", object()], ids=lambda wish: type(wish).__name__
+    )
     def test_an_unreadable_retry_after_is_none(self, wish):
         """A wish that is none leaves the usual delay."""
         with provider_says(Charge, effects.NotNow("busy", retry_after=wish)):

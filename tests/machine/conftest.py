@@ -14,7 +14,7 @@ from django.db import connection
 hypothesis.settings.register_profile(
     "normal",
     max_examples=7,
-    stateful_step_count=40,
+    stateful_step_count=32,
     deadline=None,
     derandomize=True,
     database=None,

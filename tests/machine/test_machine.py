@@ -18,7 +18,7 @@ PAIRS = list(zip(EFFECTS, (*EFFECTS[1:], EFFECTS[0]), strict=True))
 #: Renewing a lease leaves no receipt.
 UNSEEN = {"renew"}
 #: How many verbs the short run may miss.
-RARE = 6
+RARE = 10
 
 
 @pytest.fixture(scope="module")

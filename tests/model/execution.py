@@ -19,7 +19,7 @@ from effects.states import (
     ExecutionState,
 )
 from tests.model.explorer import Explored, Move, Step, explore
-from tests.model.world import Config, State, faults, in_doubt, without_gossip
+from tests.model.world import Config, State, faults, in_doubt, readings, without_gossip
 
 __all__ = ["Config", "State", "check"]
 
@@ -270,21 +270,9 @@ class _Events:
                 self._verdict(verdict, after, others, mine=mine)
             else:
                 self.happen("the look-up dies", looks=others)
-                for read in self._readings(after):
+                for read in readings(self.config, s):
                     looks = (*s.looks[:index], (mine, after, read), *s.looks[index + 1 :])
                     self.happen(f"the look-up reads: {read}", looks=looks)
-
-    def _readings(self, after: bool) -> Iterator[str]:
-        """Return what a look-up can read now."""
-        s = self.s
-        truth = "found" if s.applied else "in progress" if s.queue else "absent"
-        yield truth
-        lags = self.config.look_up == "eventual" and not s.barrier
-        if truth != "absent" and (lags or self.config.misses):
-            yield "absent"
-        if truth == "absent" and self.config.orders and not s.air:
-            yield "refused for good"
-        yield "nothing"
 
     def _verdict(self, verdict: str, after: bool, others: tuple[Any, ...], *, mine: bool) -> None:
         s = self.s

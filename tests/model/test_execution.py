@@ -38,6 +38,7 @@ WITHIN = [
     Config(gossip=True, look_up="", people=True),
     Config(forgets=True, doubts=True),
     Config(forgets=True, doubts=True, look_up="", approval="once"),
+    Config(forgets=True, doubts=True, look_up="eventual", orders=True),
 ]
 #: One assumption each that does not hold. The last one leaves the row as it was before the permit.
 OUTSIDE = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from effects.states import NOTHING_HAPPENED, ExecutionState
 
-__all__ = ["Config", "State", "faults", "in_doubt", "without_gossip"]
+__all__ = ["Config", "State", "faults", "in_doubt", "readings", "without_gossip"]
 
 _S = ExecutionState
 
@@ -99,7 +99,7 @@ def faults(config: Config, s: State) -> Iterator[str]:
         yield "applied twice"
     if s.state in (_S.COMPLETED, _S.PARTIALLY_COMPLETED) and not s.applied:
         yield "completed, but not applied"
-    if s.state in NOTHING_HAPPENED and not s.asked_again:
+    if s.state in NOTHING_HAPPENED:
         if s.applied:
             yield f"{s.state}, but applied"
         elif not (config.stalls or config.lands_late) and (s.air or s.queue):
@@ -117,3 +117,15 @@ def in_doubt(s: State) -> dict[str, Any]:
         "look_lease": False, "restored": True, "senders": tuple((0, phase) for _, phase in s.senders),
         "looks": tuple((False, after, verdict) for _, after, verdict in s.looks),
     }  # fmt: skip
+
+
+def readings(config: Config, s: State) -> Iterator[str]:
+    """Yield what a look-up can read now; "nothing" decides nothing."""
+    truth = "found" if s.applied else "in progress" if s.queue else "absent"
+    yield truth
+    lags = config.look_up == "eventual" and not s.barrier
+    if truth != "absent" and (lags or config.misses):
+        yield "absent"
+    if truth == "absent" and config.orders and not s.air:
+        yield "refused for good"
+    yield "nothing"

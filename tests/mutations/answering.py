@@ -74,7 +74,7 @@ MUTATIONS = (
     Mutation(
         "an opaque view that was cut short settles by itself",
         "§4 settle",
-        f"{_REQUESTS}::test_an_opaque_view_that_was_cut_short_never_settles_by_itself",
+        "tests/scenarios/test_requests.py::test_what_the_journal_saw_is_not_all_that_an_opaque_view_did",
         (
             Edit(
                 f"{_T}/requests.py",

@@ -9,11 +9,12 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 
 def main() -> None:
-    """Answer each order with the exit code of its fork; negative: the signal that ended it, of which SIGALRM is ours."""
-    sys.path[0] = os.getcwd()
+    """Answer each order with its fork's exit code; a negative one is a signal: SIGALRM, if it took too long."""
+    sys.path[0] = str(Path.cwd())
     _import_others()
     for line in sys.stdin:
         order = json.loads(line)

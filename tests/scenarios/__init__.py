@@ -11,6 +11,8 @@ Retried requests
         test_requests.py::test_killed_after_the_providers_success_then_resolved_by_a_person_then_replayed
     a decision repeated, or on a stale page
         test_requests.py::test_a_persons_decision_whose_answer_got_lost_is_sent_again
+    an opaque view did more than the journal saw
+        test_requests.py::test_what_the_journal_saw_is_not_all_that_an_opaque_view_did
     killed before our record, healed by a look-up
         test_requests.py::test_killed_between_the_providers_answer_and_our_record
     the request was lost on its way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 
 import effects
-from effects import exceptions, operators
+from effects import exceptions, operations, operators, transitions
 from effects.models import Execution, Request
 from effects.operations import StoredAnswer
 from effects.testing import run_due, time_passes
@@ -44,6 +45,13 @@ def calls_out_then_exits(data: dict[str, Any]) -> Any:
     """The provider was called by hand and has done it; the process is ended before it can say so."""
     does.direct_calls.append(data)
     raise SystemExit(1)
+
+
+@does.does
+def charges_calls_out_then_exits(data: dict[str, Any]) -> Any:
+    """One call through `perform`, one by hand, and the end."""
+    effects.perform(Charge, payload=PAYLOAD)
+    return calls_out_then_exits(data)
 
 
 RECOVERED = StoredAnswer(201, (("Content-Type", "text/plain"),), b"recovered", 9)
@@ -90,6 +98,23 @@ def test_a_persons_decision_whose_answer_got_lost_is_sent_again(send: Sender) ->
     with pytest.raises(exceptions.StaleRevisionError):
         resolve(row, RECOVERED, decision_id="d-2")
     assert send("/opaque/api/", do="calls_out_then_exits").content == b"recovered"
+
+
+def test_what_the_journal_saw_is_not_all_that_an_opaque_view_did(
+    send: Sender, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call was recorded and completed, the other by hand was not: no `answer=` may speak for both."""
+    view = operations.find_operation("opaque.api")
+    assert view is not None
+    monkeypatch.setitem(operations._operations, view.name, replace(view, answer=lambda outcomes: RECOVERED))
+    with pytest.raises(SystemExit):
+        send("/opaque/api/", do="charges_calls_out_then_exits", raises=True)
+    time_passes(AFTER_LEASE)
+    run_due()
+    assert Execution.objects.get().state == "completed"
+    assert transitions.settle(Request.objects.get().pk).state == "in_doubt"
+    assert send("/opaque/api/", do="charges_calls_out_then_exits").status_code == 409
+    assert (len(ledger.applied), len(does.direct_calls)) == (1, 1)
 
 
 def test_killed_between_the_providers_answer_and_our_record(send: Sender, ledger: Ledger) -> None:
@@ -187,6 +212,7 @@ def test_told_that_a_new_key_is_safe_it_is(send: Sender, ledger: Ledger) -> None
     ledger.refuses = TimeoutError("no answer")
     ref = body(send("/declared/api/", do="charge"))["operation_ref"]
     row = Execution.objects.get()
+    assert body(send(f"/operations/{ref}/", None, method="GET"))["safe_new_key"] is False
     with pytest.raises(exceptions.TooSoonError):
         effects.resolve(row.pk, decision="not_applied", revision=row.revision, by="zoe", reason="nothing there")
     time_passes(AFTER_QUIET)
