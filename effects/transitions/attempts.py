@@ -236,9 +236,14 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
         sent = failure.reason is not ExecutionReason.NOT_SENT
         outcome = AttemptOutcome.NOT_APPLIED if sent else AttemptOutcome.NOT_SENT
     _end_attempt(
-        row, attempt, outcome, reference=canonical.clean_text(failure.reference, 255), reason=failure.reason, code=failure.code,
+        row,
+        attempt,
+        outcome,
+        reference=canonical.clean_text(failure.reference, 255),
+        reason=failure.reason,
+        code=failure.code,
         message=failure.message,
-    )  # fmt: skip
+    )
     evidence = {"attempt": row.attempts, "code": failure.code, "message": canonical.clean_text(failure.message)}
     if not failure.not_applied:
         _into_doubt(row, "doubt", failure.reason, evidence, not_before=failure.retry_after)
