@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.db import connection
 
@@ -26,6 +26,7 @@ __all__ = ["Crowd"]
 STOPPED = 1.2
 #: Seconds in which a process that was asked to end does so.
 GRACE = 20.0
+_ENDINGS = {signal.SIGTERM, signal.SIGHUP}
 
 
 @dataclass
@@ -53,10 +54,16 @@ class Crowd:
     def start(self, role: str) -> None:
         """Fork one more."""
         number, seed = next(self._numbers), self._dice.randrange(2**32)
-        parent, pid = os.getpid(), os.fork()
-        if pid == 0:
-            self._live(role, number, seed, parent)
-        self._members[pid] = _Member(role)
+        # A signal that meets the child before it has handlers of its own would unwind the parent's stack in it:
+        # databases would be dropped, servers stopped. It waits until the child is itself.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        try:
+            parent, pid = os.getpid(), os.fork()
+            if pid == 0:
+                self._live(role, number, seed, parent)
+            self._members[pid] = _Member(role)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def harm_until(self, end: float) -> None:
         """Kill and stop members at random times, and replace the dead, until an instant of the monotonic clock."""
@@ -109,32 +116,34 @@ class Crowd:
 
     def _live(self, role: str, number: int, seed: int, parent: int) -> NoReturn:
         """Be a member: nothing of the parent's is touched, and nothing of it runs at the end."""
-        told: list[bool] = []
-        # a group of its own is orphaned when the parent dies: the kernel then continues who is stopped, and ends it
-        os.setpgid(0, 0)
-        # the pipe to the parent's watchdog too, which waits for its end
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-        diary = Diary(self._diaries / f"{role}-{number}.jsonl")
-
-        def tell(*_: Any) -> None:
-            told.append(True)
-
         try:
-            signal.signal(signal.SIGTERM, tell)
+            # a group of its own is orphaned when the parent dies: the kernel then continues who is stopped, and ends it
+            os.setpgid(0, 0)
+            # the pipe to the parent's watchdog too, which waits for its end
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            self._work(role, number, seed, parent)
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent's code must not run here
+            traceback.print_exc()
+        finally:
+            logging.shutdown()
+            os._exit(0)
+
+    def _work(self, role: str, number: int, seed: int, parent: int) -> None:
+        diary, told = Diary(self._diaries / f"{role}-{number}.jsonl"), threading.Event()
+        try:
+            signal.signal(signal.SIGTERM, lambda *_: told.set())
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
+            threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
             log = (self._diaries / f"{role}-{number}.log").open("w")
             os.dup2(log.fileno(), sys.stdout.fileno())
             os.dup2(log.fileno(), sys.stderr.fileno())
             connection.settings_dict.update(HOST="127.0.0.1", PORT=self._port)
             random.seed(seed)
-            ROLES[role](diary, random.Random(seed), lambda: bool(told))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent's code must not run here
+            ROLES[role](diary, random.Random(seed), told.is_set)
+        except BaseException as error:
             diary.write(surprise=f"{role} ended: {type(error).__name__}: {error}"[:300])
-            traceback.print_exc()
-        finally:
-            logging.shutdown()
-            os._exit(0)
+            raise
 
 
 def _die_with(parent: int) -> None:

@@ -42,6 +42,7 @@ def test_no_order_of_events_breaks_a_promise(
     audit_journal(now())
 
 
+@pytest.mark.usefixtures("journal")  # or it would run before the machines
 def test_the_machines_get_somewhere(reached: Counter[str], profile: hypothesis.settings) -> None:
     """Machines that never take a verb would prove nothing about it."""
     never = (set(EXECUTION_EDGES) | set(REQUEST_EDGES)) - set(reached) - UNSEEN

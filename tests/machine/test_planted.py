@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-import hypothesis
+import hypothesis.errors
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -110,5 +110,8 @@ def test_the_machine_finds(
     settings = hypothesis.settings(
         profile, max_examples=EXAMPLES, phases=[hypothesis.Phase.generate], report_multiple_bugs=False
     )
-    with pytest.raises(Violation):
+    with pytest.raises((Violation, hypothesis.errors.FlakyFailure)) as found:
         run_state_machine_as_test(machine, settings=settings)
+    # Hypothesis looks again, and a delay with jitter may then end on the other side of a step
+    for each in getattr(found.value, "exceptions", [found.value]):
+        assert isinstance(each, Violation)
