@@ -16,8 +16,9 @@ from django.db.models import DateTimeField, Func
 
 from effects._commits import journal, note_xid
 from effects.conf import settings
-from effects.exceptions import ExecutionNotFoundError
+from effects.exceptions import ExecutionNotFoundError, RequestEndedError
 from effects.models import Approval, Execution, Request
+from effects.states import RequestState
 
 __all__ = [
     "ClockTimestamp",
@@ -25,6 +26,7 @@ __all__ = [
     "lock_execution",
     "lock_execution_by_binding",
     "lock_request",
+    "lock_running_request",
     "now",
     "skip_locked",
 ]
@@ -52,6 +54,21 @@ def now() -> datetime:
 def lock_request(request_id: UUID | str) -> Request:
     """Lock a request; `locked_at` on the row is the database's clock after the lock was obtained."""
     return _lock(Request, "id", request_id)
+
+
+def lock_running_request(request_id: UUID | str, epoch: int) -> Request:
+    """Lock a request for its own handler.
+
+    Raises:
+        RequestEndedError: it ended, or its lease was taken over; the handler may do nothing more.
+    """
+    request = lock_request(request_id)
+    if request.state != RequestState.RUNNING or request.epoch != epoch:
+        raise RequestEndedError(
+            f"Request {request.pk} is {request.state} under epoch {request.epoch}; this handler holds {epoch} and does "
+            "nothing more."
+        )
+    return request
 
 
 def lock_execution(execution_id: UUID | str) -> Execution:

@@ -121,7 +121,8 @@ def compensate(
 ) -> Outcome:
     """Undo a completed execution, with the effect's `compensate`, as a new execution that names it.
 
-    One original has one undoing, whoever asks and how often. Commits as `perform`.
+    One original has one undoing, whoever asks and how often. Commits as `perform`; called by a request's handler it
+    holds the request's answer as `perform` does.
 
     Args:
         ref: the completed execution.
@@ -132,21 +133,22 @@ def compensate(
     Raises:
         EffectDefinitionError: the effect is not `reversible`.
         WrongStateError: the original is not completed (any more); nothing was sent.
+        UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing was sent.
         OpenTransactionError: a transaction is open.
     """
     refuse_open_transactions("effects.compensate")
     original = Execution.objects.get(pk=queries.get(ref).id)
-    found = get_effect(original.operation)
+    found, handle = _find(original.operation)
     if not found.reversible:
         raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
     if original.compensates_id is not None:
         raise WrongStateError("An undoing is not undone itself; perform the effect anew under a key of its own.")
     intent = _intent(
-        found, None, found.load(original.payload, original.payload_version),
+        found, handle, found.load(original.payload, original.payload_version),
         key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
         tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk,
     )  # fmt: skip
-    return _perform(intent, None)
+    return _perform(intent, handle)
 
 
 #: `perform` for async code: the journal's work and the call run in a thread.

@@ -75,9 +75,8 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
         raise ExecutionNotFoundError(f"There is no execution {execution_id}")
     with _noting_trouble(row), in_tenant(row.tenant), without_request():
         # an early hint must not even ask the precondition, which could refuse a window that is not open yet
-        due = row.due_at is not None and row.due_at <= row.seen_at
-        sendable = due and row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
-        return send_row(row, None) if sendable else snapshot(row)
+        sendable = row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
+        return send_row(row, None) if sendable and _is_due(row) else snapshot(row)
 
 
 def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
@@ -92,9 +91,10 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
     """
     refuse_open_transactions("effects.runner.look_up")
     claimed = transitions.claim(execution_id, now=now)
-    row = Execution.objects.get(pk=execution_id)
+    row = Execution.objects.annotate(seen_at=ClockTimestamp()).get(pk=execution_id)
     if claimed is None:
-        if row.state in (ExecutionState.UNCERTAIN, ExecutionState.ACCEPTED) and row.contract["lookup"] is None:
+        unsettled = row.state in (ExecutionState.UNCERTAIN, ExecutionState.ACCEPTED)
+        if unsettled and row.contract["lookup"] is None and _is_due(row):
             with _noting_trouble(row), in_tenant(row.tenant), without_request():
                 return _resend_or_escalate(row)
         return snapshot(row)
@@ -107,6 +107,11 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
     if result.state == ExecutionState.PENDING:
         send_hint(str(execution_id))
     return result
+
+
+def _is_due(row: Any) -> bool:
+    """Return whether a row, read together with the clock, is due: a hint may be early."""
+    return row.due_at is not None and row.due_at <= row.seen_at
 
 
 @contextmanager
@@ -155,8 +160,6 @@ def send_row(row: Execution, handle: RequestHandle | None) -> ExecutionSnapshot:
     context = context_of(row, payload)
     ready = ask_precondition(effect, context)
     if isinstance(ready, Refuse):
-        if row.state != ExecutionState.PENDING:
-            return snapshot(row)  # in doubt: what may have happened is not refused
         execution = transitions.refuse(row.pk, ready.reason)
         after_change(execution)
         return execution

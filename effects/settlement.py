@@ -46,7 +46,7 @@ def hook_backoff(failures: int) -> timedelta:
 
 
 def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | None = None) -> str | None:
-    """Run `settled` for the outcome that `row` is about to have; return None, or what it raised.
+    """Run `settled` for the outcome that the locked `row` has just been given; return None, or what it raised.
 
     Joins the caller's transaction: the hook's rows commit with the state, or are undone alone.
     """

@@ -18,6 +18,7 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._rows import advance
+from effects.transitions.permits import may_resend
 from effects.types import Applied, Item, Partial, SendResult, Submitted
 
 __all__ = [
@@ -261,10 +262,14 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
 def _into_doubt(
     row: Execution, verb: str, reason: ExecutionReason, evidence: dict[str, Any], not_before: timedelta | None = None
 ) -> None:
-    """May have applied: a look-up is due at once, or not before the provider's wish."""
+    """May have applied: a look-up is due at once, another send where that is safe after the usual wait.
+
+    Neither is due before the provider's wish.
+    """
+    wait = retry_delay(row, not_before) if may_resend(row) else not_before or timedelta(0)
     advance(
         row, verb, _S.UNCERTAIN, reason=reason, evidence=evidence, may_have_applied=True, open_attempts=0,
-        lease_expires_at=None, due_at=row.locked_at + (not_before or timedelta(0)), exposed_until=row.exposed_until,
+        lease_expires_at=None, due_at=row.locked_at + wait, exposed_until=row.exposed_until,
     )  # fmt: skip
 
 

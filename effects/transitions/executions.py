@@ -11,7 +11,7 @@ from django.db.models import Value
 
 from effects import _current, canonical
 from effects._commits import commits
-from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_request
+from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
 from effects.approvers import somebody_can_decide
 from effects.effect import get_effect, rule_as_json
 from effects.exceptions import (
@@ -19,7 +19,6 @@ from effects.exceptions import (
     NobodyEntitledError,
     PayloadConflictError,
     PolicyChangedError,
-    RequestEndedError,
     WrongStateError,
 )
 from effects.intents import Intent
@@ -31,11 +30,10 @@ from effects.states import (
     AttemptOutcome,
     ExecutionReason,
     ExecutionState,
-    RequestState,
 )
 from effects.transitions import _licences, successions
 from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, receipt_of
-from effects.types import Actor, Permit
+from effects.types import Permit
 
 __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
 
@@ -73,7 +71,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         NobodyEntitledError: the rule asks for an approval that nobody can give.
     """
     with commits("performing an effect"):
-        request = _lock_running(handle)
+        request = lock_running_request(handle.id, handle.epoch) if handle is not None else None
         waiting: list[Request] = []
         if intent.supersedes is not None:
             waiting = successions.lock_waiting_requests(intent.supersedes, request)
@@ -107,7 +105,8 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
         RequestEndedError: the request ended or was taken over; nothing was written.
         PayloadConflictError, NobodyEntitledError: as `record`; nothing was written.
     """
-    _lock_running(handle)
+    if handle is not None:
+        lock_running_request(handle.id, handle.epoch)
     row, joined = _insert_or_meet(intent, None)
     if joined:
         _join(row, intent, None)
@@ -120,20 +119,26 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
     return Recorded(snapshot(row), joined)
 
 
-def refuse(execution_id: UUID, reason: str, *, actor: Actor | None = None, cancel: bool = False) -> ExecutionSnapshot:
-    """*Commits.* End a pending execution that must not be sent: its precondition refused, or somebody cancelled it.
+def refuse(execution_id: UUID, reason: str) -> ExecutionSnapshot:
+    """*Commits.* Do what a precondition's refusal means where the execution stands now.
 
-    Raises:
-        WrongStateError: it is not pending; somebody else moved it.
+    Pending: it ends, never to be sent. In doubt with a resend ordered: that order lapses and a person is asked again,
+    for what may have happened is not refused. Anything else is left as it is: somebody moved it meanwhile, or its doubt
+    goes on. Locked: the execution.
     """
     with commits("refusing an effect"):
         row = lock_execution(execution_id)
-        why = ExecutionReason.CANCELLED if cancel else ExecutionReason.PRECONDITION
-        _licences.lapse_live(row)
-        advance(
-            row, "refuse", end_state(row), reason=why, actor=actor,
-            evidence={"reason": reason}, failure_code=str(why), failure_message=canonical.clean_text(reason),
-        )  # fmt: skip
+        if row.state == ExecutionState.PENDING:
+            why = ExecutionReason.PRECONDITION
+            _licences.lapse_live(row)
+            advance(
+                row, "refuse", end_state(row), reason=why, evidence={"reason": reason}, failure_code=str(why),
+                failure_message=canonical.clean_text(reason),
+            )  # fmt: skip
+        elif row.state == ExecutionState.NEEDS_INTERVENTION:
+            order = _licences.lock_live(row)
+            if order is not None:
+                _licences.lapse(row, order, f"the precondition refused: {reason}")
         return snapshot(row)
 
 
@@ -181,19 +186,6 @@ def run_hook(execution_id: UUID) -> ExecutionSnapshot:
                 swept_until=None,  # the sweep's own mark would hold it back for longer
             )  # fmt: skip
         return snapshot(row)
-
-
-def _lock_running(handle: _current.RequestHandle | None) -> Request | None:
-    """Lock the caller's request; refuse if it ended or was taken over."""
-    if handle is None:
-        return None
-    request = lock_request(handle.id)
-    if request.state != RequestState.RUNNING or request.epoch != handle.epoch:
-        raise RequestEndedError(
-            f"Request {request.pk} is {request.state} under epoch {request.epoch}; this handler holds {handle.epoch}. "
-            "Nothing was sent."
-        )
-    return request
 
 
 def _lock_original(original: UUID) -> None:

@@ -9,11 +9,10 @@ from uuid import UUID
 
 from effects import _current
 from effects._commits import commits
-from effects._locks import lock_execution, lock_request
-from effects.exceptions import RequestEndedError
+from effects._locks import lock_execution, lock_running_request
 from effects.models import Approval, Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, RequestState
+from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace
 from effects.types import Permit
@@ -60,9 +59,7 @@ def permit(
     """
     with commits("sending an effect"):
         if handle is not None:
-            request = lock_request(handle.id)
-            if request.state != RequestState.RUNNING or request.epoch != handle.epoch:
-                raise RequestEndedError
+            lock_running_request(handle.id, handle.epoch)
         stands = _lock_elder(execution_id)
         row = lock_execution(execution_id)
         again = _permit_again(row, attempt, started)

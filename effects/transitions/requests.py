@@ -9,11 +9,10 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from effects import canonical
 from effects._commits import commits
-from effects._locks import lock_request
-from effects.exceptions import RequestEndedError, StaleRevisionError, WrongStateError
-from effects.models import Execution, Request, RequestExecution, Resolution
+from effects._locks import lock_request, lock_running_request
+from effects.exceptions import WrongStateError
+from effects.models import Execution, Request, RequestExecution
 from effects.operations import NotFinished, StoredAnswer
 from effects.settlement import try_answer
 from effects.snapshots import RequestSnapshot, outcome_of, request_snapshot
@@ -25,7 +24,7 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.transitions import _opening
+from effects.transitions import _decisions, _opening
 from effects.transitions._opening import Opened, Opening
 from effects.transitions._rows import advance_request
 from effects.types import Actor
@@ -75,7 +74,7 @@ def conclude(request_id: UUID, *, epoch: int, answer: StoredAnswer, joins: bool 
         RequestEndedError: it was taken over; the handler's bytes must not reach the client.
     """
     with _scope(joins, "answering a request"):
-        row = _lock_own(request_id, epoch)
+        row = lock_running_request(request_id, epoch)
         if _held(row).exclude(execution__state__in=_SETTLED).exists():
             advance_request(
                 row, "suspend", _S.WAITING, reason=_R.EXECUTIONS_UNSETTLED, handler_returned=True,
@@ -105,7 +104,7 @@ def release(request_id: UUID, *, epoch: int, asked: bool, joins: bool = False) -
         joins: see above.
     """
     with _scope(joins, "releasing a request"):
-        row = _lock_own(request_id, epoch)
+        row = lock_running_request(request_id, epoch)
         if not _may_release(row, asked):
             return None
         _release(row, _R.HANDLER_RELEASED if asked else _R.NOT_EXECUTED)
@@ -122,7 +121,7 @@ def abort(request_id: UUID, *, epoch: int | None, asked: bool = False, why: str 
         why: what cut it short.
     """
     with commits("closing a lost request"):
-        row = lock_request(request_id) if epoch is None else _lock_own(request_id, epoch)
+        row = lock_request(request_id) if epoch is None else lock_running_request(request_id, epoch)
         past = row.lease_expires_at is not None and row.lease_expires_at <= row.locked_at
         if row.state != _S.RUNNING or (epoch is None and not past):
             return request_snapshot(row)
@@ -190,10 +189,9 @@ def resolve_request(
         raise WrongStateError("A resolution needs a reason.")
     with commits("resolving a request"):
         row = lock_request(request_id)
-        if Resolution.objects.filter(request_id=row.pk, decision_id=decision_id).exists():
+        if _decisions.is_taken(row, decision_id):
             return request_snapshot(row)
-        if row.revision != revision:
-            raise StaleRevisionError(f"Request {row.pk} is at revision {row.revision}, you saw {revision}.")
+        _decisions.check_revision(row, revision)
         if row.state != _S.IN_DOUBT:
             raise WrongStateError(f"Request {row.pk} is {row.state}; only what is in doubt is resolved.")
         if _held(row).exclude(execution__state__in=_SETTLED).exists():
@@ -205,22 +203,12 @@ def resolve_request(
             advance_request(
                 row, "resolve", _S.RESOLVED, reason=DECISIONS[decision], actor=actor, evidence=evidence
             )  # fmt: skip
-        Resolution.objects.create(
-            request_id=row.pk, decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id,
-            actor_label=str(actor), reason=canonical.clean_text(reason), at=row.locked_at,
-        )  # fmt: skip
+        _decisions.keep(row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return request_snapshot(row)
 
 
 def _scope(joins: bool, what: str) -> AbstractContextManager[None]:
     return nullcontext() if joins else commits(what)
-
-
-def _lock_own(request_id: UUID, epoch: int) -> Request:
-    row = lock_request(request_id)
-    if row.state != _S.RUNNING or row.epoch != epoch:
-        raise RequestEndedError(f"Request {row.pk} is {row.state} under epoch {row.epoch}; this handler holds {epoch}.")
-    return row
 
 
 def _held(row: Request) -> QuerySet[RequestExecution]:
@@ -260,12 +248,12 @@ def _look_again(row: Request, error: str = "") -> None:
 def _give_up(row: Request) -> None:
     """A person's from here on."""
     if row.state == _S.WAITING:
-        advance_request(row, "settle", _S.IN_DOUBT, reason=row_reason(row), due_at=None)
+        advance_request(row, "settle", _S.IN_DOUBT, reason=_reason_of(row), due_at=None)
     else:
         Request.objects.filter(pk=row.pk).update(due_at=None)
 
 
-def row_reason(row: Request) -> RequestReason:
+def _reason_of(row: Request) -> RequestReason:
     """Return why a request that settles without an answer is in doubt: whatever cut its handler short."""
     return _R(row.reason) if row.reason else _R.HANDLER_FAILED
 

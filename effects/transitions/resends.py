@@ -6,15 +6,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_execution
 from effects.approvers import somebody_can_decide
-from effects.exceptions import NobodyEntitledError, NotEntitledError, StaleRevisionError, WrongStateError
-from effects.models import Approval, Execution, Resolution
+from effects.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
+from effects.models import Approval, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, effect_of
 from effects.types import Actor
 
@@ -43,7 +42,7 @@ def order_resend(
         raise NotEntitledError("A resend is ordered by a named person, with a reason.")
     with commits("ordering a resend"):
         row = lock_execution(execution_id)
-        if Resolution.objects.filter(execution_id=row.pk, decision_id=decision_id).exists():
+        if _decisions.is_taken(row, decision_id):
             return snapshot(row)
         _check(row, revision)
         effect_of(row)
@@ -57,24 +56,12 @@ def order_resend(
             requesters=_with(row, actor),
             due_at=row.locked_at if granted else None,
         )
-        Resolution.objects.create(
-            execution_id=row.pk,
-            decision_id=decision_id,
-            decision="resend",
-            revision=revision,
-            actor_id=actor.id,
-            actor_label=str(actor),
-            reason=canonical.clean_text(reason),
-            at=row.locked_at,
-        )
+        _decisions.keep(row, "resend", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return snapshot(row)
 
 
 def _check(row: Execution, revision: int) -> None:
-    if row.revision != revision:
-        raise StaleRevisionError(
-            f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
-        )
+    _decisions.check_revision(row, revision)
     if row.state != ExecutionState.NEEDS_INTERVENTION or not row.holds_key:
         raise WrongStateError(
             f"{row.operation} {row.pk} is {row.state}; a resend is ordered of what waits for a person."

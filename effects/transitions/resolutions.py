@@ -8,11 +8,11 @@ from uuid import UUID
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_execution
-from effects.exceptions import StaleRevisionError, TooSoonError, WrongStateError
-from effects.models import Execution, Resolution
+from effects.exceptions import TooSoonError, WrongStateError
+from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance
 from effects.transitions.attempts import complete_row
 from effects.types import Actor, Applied
@@ -67,7 +67,7 @@ def resolve(
         raise WrongStateError("A resolution needs a reason.")
     with commits("resolving an effect"):
         row = lock_execution(execution_id)
-        if _decided(row, decision_id):
+        if _decisions.is_taken(row, decision_id):
             return snapshot(row)
         _check(row, revision)
         kept = {**(evidence or {}), "decision": decision, "reason": reason}
@@ -82,7 +82,9 @@ def resolve(
             advance(
                 row, "resolve", _S.ABANDONED, reason=_R.OPERATOR, actor=actor, evidence=kept, lease_expires_at=None
             )  # fmt: skip
-        _write_resolution(row, decision, revision, decision_id, actor, reason, evidence)
+        _decisions.keep(
+            row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason, evidence=evidence
+        )
         return snapshot(row)
 
 
@@ -94,7 +96,7 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
     """
     with commits("reopening an effect"):
         row = lock_execution(execution_id)
-        if _decided(row, decision_id):
+        if _decisions.is_taken(row, decision_id):
             return snapshot(row)
         _check(row, revision)
         if row.contract["lookup"] is None:
@@ -104,19 +106,12 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
             row, "reopen", _S.UNCERTAIN, reason=_R.REOPENED, actor=actor, evidence={"reason": reason},
             lookups_spent=0, lookups_unreachable=0, due_at=row.locked_at,
         )  # fmt: skip
-        _write_resolution(row, "reopen", revision, decision_id, actor, reason, None)
+        _decisions.keep(row, "reopen", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return snapshot(row)
 
 
-def _decided(row: Execution, decision_id: str) -> bool:
-    return Resolution.objects.filter(execution_id=row.pk, decision_id=decision_id).exists()
-
-
 def _check(row: Execution, revision: int) -> None:
-    if row.revision != revision:
-        raise StaleRevisionError(
-            f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
-        )
+    _decisions.check_revision(row, revision)
     if row.state not in EXECUTION_IN_DOUBT:
         raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what is in doubt is resolved.")
     if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
@@ -133,20 +128,4 @@ def _resolve_not_applied(row: Execution, actor: Actor, reason: str, evidence: di
     advance(
         row, "resolve", _S.FAILED, reason=_R.OPERATOR, actor=actor, evidence=evidence, may_have_applied=False,
         lease_expires_at=None, failure_code=str(_R.OPERATOR), failure_message=canonical.clean_text(reason),
-    )  # fmt: skip
-
-
-def _write_resolution(
-    row: Execution,
-    decision: str,
-    revision: int,
-    decision_id: str,
-    actor: Actor,
-    reason: str,
-    evidence: dict[str, Any] | None,
-) -> None:
-    Resolution.objects.create(
-        execution_id=row.pk, decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id,
-        actor_label=str(actor), reason=canonical.clean_text(reason), at=row.locked_at,
-        evidence=canonical.clean_json(evidence or {}),
     )  # fmt: skip

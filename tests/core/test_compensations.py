@@ -9,11 +9,12 @@ import pytest
 
 import effects
 from effects import exceptions, runner
-from effects.models import Approval, Execution
-from effects.testing import provider_says, run_due
+from effects.models import Approval, Execution, RequestExecution
+from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload
 from tests.core.people import approve, person
 from tests.core.racing import together
+from tests.core.test_requests import handled, opened
 
 pytestmark = pytest.mark.django_db
 PAYLOAD = ChargePayload("c1", 1000)
@@ -223,3 +224,32 @@ def test_reversible_without_compensate_is_an_error_at_import() -> None:
 
             def send(self, context: Any, permit: Any) -> Any:
                 return DONE
+
+
+def test_a_handlers_undoing_holds_its_answer_and_has_its_person() -> None:
+    """As with `perform`: after a crash the request is answered by what became of the undoing."""
+    row = completed()
+    request = opened(declared=(Transfer.operation,))
+    (outcome,) = handled(request, lambda: effects.compensate(row.pk))
+    link = RequestExecution.objects.get()
+    assert (link.request_id, str(link.execution_id), link.holds) == (request.pk, outcome.ref, True)
+    assert Execution.objects.get(pk=outcome.ref).requested_by == {"id": "ann", "label": "ann"}
+
+
+def test_a_handler_undoes_only_what_its_view_declares() -> None:
+    """An undeclared undoing would be unknown when it is decided what becomes of the request."""
+    row = completed()
+    with pytest.raises(exceptions.UndeclaredEffectError):
+        handled(opened(), lambda: effects.compensate(row.pk))
+    assert Execution.objects.count() == 1
+
+
+def test_a_handler_whose_request_was_taken_over_undoes_nothing() -> None:
+    """Its successor may be undoing it."""
+    row = completed()
+    request = opened(declared=(Transfer.operation,))
+    time_passes(timedelta(minutes=2))
+    run_due()
+    with pytest.raises(exceptions.RequestEndedError):
+        handled(request, lambda: effects.compensate(row.pk))
+    assert [verb for verb, *_ in wire] == ["send"]

@@ -19,6 +19,8 @@ from tests.core.people import PAYLOAD
 pytestmark = pytest.mark.django_db
 QUIET = timedelta(minutes=6)
 HOUR = timedelta(hours=1)
+#: Longer than the wait before something in doubt is sent again on its own.
+WAITED = timedelta(seconds=1)
 
 
 def in_doubt(effect: Any = Charge, answer: Any = None) -> Execution:
@@ -374,6 +376,7 @@ def test_an_accepted_order_without_a_look_up_is_a_persons_once_it_is_overdue() -
 def test_a_repetition_that_the_provider_deduplicates_is_sent_by_itself() -> None:
     """Under the same key, within its lifetime."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
     with provider_says(Deduplicated, effects.Applied(None, "ch_1")) as said:
         run_due()
     row = again(row)
@@ -395,6 +398,7 @@ def test_after_the_lifetime_of_the_providers_key_nothing_is_repeated(age: timede
 def test_a_key_that_dies_between_decision_and_permit_is_not_used() -> None:
     """The lifetime is compared under the lock of the permit, not when the sweep decided."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
 
     def late(self: Any, context: Any) -> Any:
         time_passes(timedelta(hours=24))
@@ -411,6 +415,7 @@ def test_a_key_that_dies_between_decision_and_permit_is_not_used() -> None:
 def test_a_precondition_that_refuses_the_repetition_leaves_it_to_a_person(answer: Any) -> None:
     """What may have happened is not refused."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
 
     def refuse(self: Any, context: Any) -> Any:
         if isinstance(answer, Exception):
@@ -461,6 +466,7 @@ def test_proofs_with_two_references_are_a_conflict() -> None:
 def test_a_success_that_meets_proof_of_another_one_is_a_conflict() -> None:
     """While the resend was under way a webhook proved the first attempt, as something else."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
 
     def applied_meanwhile(context: Any, permit: Any) -> Any:
         transitions.observe(row.pk, reference="ch_1", evidence={"event": "evt_1"})
@@ -476,6 +482,7 @@ def test_a_success_that_meets_proof_of_another_one_is_a_conflict() -> None:
 def test_a_refusal_that_meets_proof_is_no_failure() -> None:
     """ "Already processed" beside a webhook that says so: in doubt, and the look-up settles it."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
 
     def refused_meanwhile(context: Any, permit: Any) -> Any:
         transitions.observe(row.pk, reference="ch_1", evidence={"event": "evt_1"})
@@ -576,6 +583,7 @@ def test_a_late_success_settles_its_own_doubt() -> None:
 def test_a_late_success_of_an_older_attempt_is_looked_into() -> None:
     """Another attempt was permitted since; two may have applied."""
     row = in_doubt(Deduplicated)
+    time_passes(WAITED)
     first = Attempt.objects.get()
     with provider_says(Deduplicated, TimeoutError("again")):
         runner.look_up(row.pk)

@@ -280,6 +280,9 @@ class TestResend:
         with provider_says(Deduplicated, TimeoutError(), APPLIED) as said:
             outcome = effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
             run_due()
+            assert len(said.sends) == 1, "not before the usual wait"
+            time_passes(timedelta(seconds=1))
+            run_due()
         assert effects.get(outcome.ref).state == "completed"
         assert len({permit.provider_key for _, permit in said.sends}) == 1
         assert [receipt.event for receipt in Receipt.objects.order_by("sequence")] == [
@@ -305,12 +308,34 @@ class TestResend:
         assert effects.get(outcome.ref).state == ("completed" if resent else "needs_intervention")
 
     def test_not_beyond_the_budget(self):
-        """Five sends over the execution's life, then a person."""
+        """Five sends over the execution's life, each after a longer wait, then a person."""
+        sent: list[int] = []
         with provider_says(Deduplicated, TimeoutError()) as said:
             outcome = effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
+            for longest in (0, 1, 2, 4, 8):
+                run_due()
+                time_passes(timedelta(seconds=longest / 4))  # the jitter is from half of it on
+                run_due()
+                sent.append(len(said.sends))
+                time_passes(timedelta(seconds=longest))
             run_due()
+        assert sent == [1, 1, 2, 3, 4]
         assert len(said.sends) == 5
         assert effects.get(outcome.ref).state == "needs_intervention"
+
+    def test_not_before_the_provider_wishes(self):
+        """A provider that is too busy to say what happened names the wait, which may be longer than ours."""
+        busy = effects.NotNow("busy", retry_after=timedelta(minutes=7))
+        with provider_says(Deduplicated, TimeoutError(), busy, APPLIED) as said:
+            effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
+            time_passes(timedelta(seconds=2))
+            run_due()
+            time_passes(timedelta(minutes=6))
+            run_due()
+            assert len(said.sends) == 2
+            time_passes(timedelta(minutes=1))
+            run_due()
+        assert len(said.sends) == 3
 
     def test_never_where_repeating_is_not_safe(self):
         """Neither a look-up nor deduplication: a person decides at once."""

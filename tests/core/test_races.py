@@ -275,6 +275,7 @@ class TestTwoResends:
         """Something in doubt that may be repeated is sent again by one of two workers."""
         with provider_says(Deduplicated, TimeoutError(), APPLIED) as said:
             ref = UUID(effects.perform(Deduplicated, payload=PAYLOAD, key="order-17").ref)
+            time_passes(timedelta(minutes=1))
             together(partial(look_up, ref), partial(look_up, ref))
         assert len(said.sends) == 2
         assert Execution.objects.get(pk=ref).state == "completed"

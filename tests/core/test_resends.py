@@ -87,6 +87,31 @@ def test_a_decision_repeated_is_one_order() -> None:
     assert len(said.sends) == 1
 
 
+@pytest.mark.parametrize("answer", [effects.Refuse("the account is closed"), ZeroDivisionError("bug")])
+def test_a_precondition_that_refuses_ends_the_order_and_asks_the_person_again(answer: Any) -> None:
+    """Nothing is sent and nothing stays due; what may have happened is not refused, and another order may follow."""
+    row = stuck()
+    order(row)
+
+    def refuse(self: Any, context: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch, provider_says(Plain, DONE) as said:
+        patch.setattr(Plain, "precondition", refuse)
+        run_due()
+    assert said.sends == []
+    row = again(row)
+    assert (row.state, row.may_have_applied, row.due_at) == ("needs_intervention", True, None)
+    assert Approval.objects.get().state == "lapsed"
+    assert "precondition" in Receipt.objects.get(event="lapse").evidence["why"]
+    order(row)
+    with provider_says(Plain, DONE) as said:
+        run_due()
+    assert (len(said.sends), again(row).state) == (1, "completed")
+
+
 def test_a_second_order_waits_for_the_first() -> None:
     """Two operators order one send, whatever their pages showed."""
     row = stuck()

@@ -100,6 +100,8 @@ def test_a_late_reply_after_somebody_sent_again_is_evidence() -> None:
         if permit.number == 1:
             time_passes(AFTER_LEASE)
             run_due()
+            time_passes(AFTER_LEASE)
+            run_due()
             return DONE
         raise TimeoutError("the second has no answer")
 
@@ -126,6 +128,7 @@ def test_a_refusal_after_doubt_proves_nothing(ledger: Ledger) -> None:
     ledger.replies = [TimeoutError("the answer got lost")]
     outcome = effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
     ledger.refuses = effects.Declined("already processed")
+    time_passes(timedelta(seconds=1))
     runner.look_up(Execution.objects.get().pk)
     row = effects.get(outcome.ref)
     assert (len(ledger.asked), row.state, row.reason, row.may_have_applied) == (2, "uncertain", "older_doubt", True)

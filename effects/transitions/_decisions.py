@@ -1,0 +1,46 @@
+"""Decisions: what a person decided about a locked row, kept once under the id that their page or program made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from effects import canonical
+from effects.exceptions import StaleRevisionError
+from effects.models import Execution, Request
+from effects.types import Actor
+
+__all__ = ["check_revision", "is_taken", "keep"]
+
+
+def is_taken(row: Execution | Request, decision_id: str) -> bool:
+    """Return whether this very decision was taken already: a page posted twice decides once."""
+    return row.resolutions.filter(decision_id=decision_id).exists()
+
+
+def check_revision(row: Execution | Request, revision: int) -> None:
+    """Refuse a decision about what has changed since the person looked.
+
+    Raises:
+        StaleRevisionError: with both revisions.
+    """
+    if row.revision != revision:
+        raise StaleRevisionError(
+            f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
+        )
+
+
+def keep(
+    row: Execution | Request,
+    decision: str,
+    *,
+    revision: int,
+    decision_id: str,
+    actor: Actor,
+    reason: str,
+    evidence: dict[str, Any] | None = None,
+) -> None:
+    """Keep a decision with its person, their words and what they base it on. Joins the commit of what it decides."""
+    row.resolutions.create(
+        decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id, actor_label=str(actor),
+        reason=canonical.clean_text(reason), evidence=canonical.clean_json(evidence or {}), at=row.locked_at,
+    )  # fmt: skip
