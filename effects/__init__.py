@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from effects.calls import compensate as compensate
     from effects.calls import perform as perform
     from effects.calls import perform_later as perform_later
+    from effects.calls import sending as sending
     from effects.effect import Effect as Effect
     from effects.effect import register as register
     from effects.exceptions import EffectsError as EffectsError
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from effects.outcomes import Pending as Pending
     from effects.outcomes import Rejected as Rejected
     from effects.outcomes import Uncertain as Uncertain
+    from effects.queries import await_ as await_
     from effects.queries import get as get
     from effects.queries import wait as wait
     from effects.types import Actor as Actor
@@ -82,7 +84,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_current": ("current",),
-    "calls": ("aget", "aperform", "compensate", "perform", "perform_later"),
+    "calls": ("aget", "aperform", "compensate", "perform", "perform_later", "sending"),
     "effect": ("Effect", "register"),
     "exceptions": ("EffectsError", "OutcomeError"),
     "failures": (
@@ -97,7 +99,7 @@ _HOMES = {
         "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention",
         "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
-    "queries": ("get", "wait"),
+    "queries": ("await_", "get", "wait"),
     "types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",
         "Later", "Partial", "Permit", "Proceed", "Refuse", "Retry", "Risk", "Submitted", "Summary",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,15 +19,17 @@ from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import EffectDefinitionError, WrongStateError
+from effects.failures import classify, read_answer
 from effects.intents import Intent, context_of_intent, make_intent
 from effects.models import Execution
 from effects.models.base import new_id
 from effects.outcomes import Outcome
 from effects.signals import announce
+from effects.snapshots import ExecutionSnapshot
 from effects.states import ExecutionState
-from effects.types import Actor, Proceed, monotonic
+from effects.types import Actor, Context, Permit, Proceed, SendResult, monotonic
 
-__all__ = ["aget", "aperform", "compensate", "perform", "perform_later"]
+__all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending"]
 
 
 def perform(
@@ -79,6 +84,78 @@ def perform(
         about=about, require_approval=require_approval, supersedes=superseded, compensates=undone,
     )  # fmt: skip
     return _perform(intent, handle)
+
+
+@contextmanager
+def sending(
+    effect: type[Effect[Any]] | str,
+    *,
+    payload: Any,
+    key: str | None = None,
+    requested_by: Any = None,
+    on_behalf_of: Any = None,
+    tenant: str | None = None,
+    about: models.Model | None = None,
+    require_approval: bool = False,
+) -> Iterator[Sending]:
+    """Make the call of an effect yourself, in the block, where `Effect.send` cannot: a stream, a client already open.
+
+    Commits before the block (record and permit) and after it (the outcome). In the block, `sending.permit` is the
+    licence for one call, or None: then nothing may be sent, and `sending.outcome` says why. Say what the provider
+    answered with `sending.report(…)`. A block that ends without a word, or by an exception, is judged as `Effect.send`
+    would be: in doubt, unless the exception proves that nothing was done. The exception goes on. Later sends of the
+    same execution (after a proven absence, by a worker) are `Effect.send`'s.
+
+    Args: as `perform`.
+
+    Raises:
+        As `perform`, before the block.
+    """
+    refuse_open_transactions(f"effects.sending({_name(effect)})")
+    found, handle = _find(effect)
+    intent = _intent(
+        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+        about=about, require_approval=require_approval,
+    )  # fmt: skip
+    granted = license_intent(intent, handle)
+    if isinstance(granted, runner.License) and granted.permit.remaining() <= timedelta(0):
+        granted = runner.record_report(granted, transitions.NotSentInTime())
+    if not isinstance(granted, runner.License):
+        yield Sending(None, None, granted.outcome)
+        return
+    block = Sending(granted.permit, granted.context, granted.execution.outcome)
+    try:
+        yield block
+    except BaseException as error:
+        # what was reported before it stands: the provider has answered
+        report = classify(error) if block.answer is None else read_answer(block.answer)
+        block.outcome = runner.record_report(granted, report).outcome
+        raise
+    block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome
+
+
+class Sending:
+    """A block that makes the call itself: `permit` and `context` as `Effect.send` gets them, and the `outcome`.
+
+    `permit` and `context` are None where nothing may be sent. `outcome` is how the execution stands; after the block,
+    how it came out.
+    """
+
+    def __init__(self, permit: Permit | None, context: Context[Any] | None, outcome: Outcome) -> None:
+        self.permit, self.context, self.outcome = permit, context, outcome
+        self.answer: SendResult | None = None
+
+    def report(self, answer: SendResult) -> None:
+        """Say what the provider answered: `Applied`, `Partial` or `Submitted`. Recorded when the block is left.
+
+        Raises:
+            WrongStateError: there is no permit, or the answer was given already.
+        """
+        if self.permit is None:
+            raise WrongStateError("There is no permit for a call here; look at sending.outcome before the call.")
+        if self.answer is not None:
+            raise WrongStateError("One permit is one call, and its answer was reported already.")
+        self.answer = answer
 
 
 def perform_later(
@@ -158,8 +235,18 @@ aget = sync_to_async(queries.get, thread_sensitive=True)
 
 
 def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
-    """Record, and permit and send in the same breath where nothing stands before it."""
-    ready = runner.ask_precondition(intent.effect, context_of_intent(intent)) if intent.rule is None else None
+    found = license_intent(intent, handle)
+    return (runner.send(found) if isinstance(found, runner.License) else found).outcome
+
+
+def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.License | ExecutionSnapshot:
+    """*Commits.* Record, and get a permit in the same breath where nothing stands before it.
+
+    Returns:
+        The permit with what the call needs; or the execution as it stands, where this caller has nothing to send.
+    """
+    context = context_of_intent(intent)
+    ready = runner.ask_precondition(intent.effect, context) if intent.rule is None else None
     attempt, started = new_id(), monotonic()
     first = attempt if isinstance(ready, Proceed) else None
     recorded = runner.write_before_send(
@@ -169,12 +256,11 @@ def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
     announce(execution)
     if recorded.permit is not None:
         token = ready.token if isinstance(ready, Proceed) else None
-        context = context_of_intent(intent)
-        return runner.send(intent.effect, execution, recorded.permit, context, token, recorded_now=True).outcome
+        return runner.License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
     if execution.state is not ExecutionState.PENDING:
-        return execution.outcome
+        return execution
     # recorded or met without a permit, and due: it goes on from the row
-    return runner.send_row(Execution.objects.get(pk=execution.id), handle).outcome
+    return runner.license_row(Execution.objects.get(pk=execution.id), handle)
 
 
 def _find(effect: type[Effect[Any]] | str) -> tuple[Effect[Any], RequestHandle | None]:

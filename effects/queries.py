@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
 from effects.exceptions import ExecutionNotFoundError
@@ -14,7 +17,7 @@ from effects.outcomes import Outcome
 from effects.snapshots import ExecutionSnapshot, RequestSnapshot, outcome_of, request_snapshot, snapshot
 from effects.states import APPROVAL_LIVE, ExecutionState, values
 
-__all__ = ["get", "get_outcome", "get_request", "list_held_outcomes", "wait"]
+__all__ = ["await_", "get", "get_outcome", "get_request", "list_held_outcomes", "wait"]
 
 #: The longest pause between two looks of `wait`.
 LONGEST_PAUSE = 0.5
@@ -62,13 +65,31 @@ def list_held_outcomes(request_id: UUID) -> list[Outcome]:
 
 def wait(ref: str | UUID, timeout: timedelta) -> Outcome:
     """Return the outcome once it is settled, or as it stands after `timeout`, settled or not."""
-    deadline = time.monotonic() + timeout.total_seconds()
-    pause = 0.02
-    while True:
+    for pause in _pauses(timeout):
         execution = get(ref)
-        left = deadline - time.monotonic()
-        if execution.settled or left <= 0:
-            return execution.outcome
-        # the journal is polled: PostgreSQL's NOTIFY does not pass transaction poolers
-        time.sleep(min(pause, left))
+        if execution.settled or not pause:
+            break
+        time.sleep(pause)
+    return execution.outcome
+
+
+async def await_(ref: str | UUID, timeout: timedelta) -> Outcome:
+    """Return what `wait` returns, without holding a thread while nothing happens."""
+    look = sync_to_async(get, thread_sensitive=True)
+    for pause in _pauses(timeout):
+        execution = await look(ref)
+        if execution.settled or not pause:
+            break
+        await asyncio.sleep(pause)
+    return execution.outcome
+
+
+def _pauses(timeout: timedelta) -> Iterator[float]:
+    """Yield how long to pause after each look, in seconds; 0 after the last one.
+
+    The journal is polled: PostgreSQL's NOTIFY does not pass transaction poolers.
+    """
+    deadline, pause = time.monotonic() + timeout.total_seconds(), 0.02
+    while True:
+        yield max(min(pause, deadline - time.monotonic()), 0.0)
         pause = min(pause * 1.5, LONGEST_PAUSE)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -47,9 +47,12 @@ from effects.types import (
 from effects.verdicts import Conflict, Inconclusive, Unreachable, Verdict
 
 __all__ = [
+    "License",
     "after_change",
     "ask_precondition",
+    "license_row",
     "look_up",
+    "record_report",
     "run",
     "send",
     "send_row",
@@ -153,8 +156,42 @@ def settle_requests_of(execution_id: UUID) -> None:
         log.exception("The requests of execution %s could not all be settled now; the sweep will.", execution_id)
 
 
+@dataclass(frozen=True)
+class License:
+    """A committed permit with what the call needs: the effect, the execution as the permit left it, what it is told."""
+
+    effect: Effect[Any]
+    execution: ExecutionSnapshot
+    permit: Permit
+    context: Context[Any]
+    #: Recorded in the permit's own commit, so that no request but the caller's can hold it unless one met it since,
+    #: which leaves a receipt.
+    recorded_now: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        effect: Effect[Any],
+        execution: ExecutionSnapshot,
+        permit: Permit,
+        context: Context[Any],
+        token: Any,
+        *,
+        recorded_now: bool = False,
+    ) -> License:
+        """Return the license of a permit, its context completed by execution, attempt and the precondition's token."""
+        told = replace(context, ref=str(execution.id), attempt=permit.number, token=token)
+        return cls(effect, execution, permit, told, recorded_now)
+
+
 def send_row(row: Execution, handle: RequestHandle | None) -> ExecutionSnapshot:
     """Ask the precondition, get a permit, send."""
+    found = license_row(row, handle)
+    return send(found) if isinstance(found, License) else found
+
+
+def license_row(row: Execution, handle: RequestHandle | None) -> License | ExecutionSnapshot:
+    """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
     effect = get_effect(row.operation)
     payload = effect.load(row.payload, row.payload_version)
     context = context_of(row, payload)
@@ -174,7 +211,7 @@ def send_row(row: Execution, handle: RequestHandle | None) -> ExecutionSnapshot:
         after_change(decision.execution)
         return decision.execution
     announce(decision.execution)
-    return send(effect, decision.execution, decision.permit, context, ready.token)
+    return License.of(effect, decision.execution, decision.permit, context, ready.token)
 
 
 def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
@@ -201,30 +238,23 @@ def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition
     return Refuse(f"the precondition returned {answer!r:.200}, not Proceed, Refuse or Later(timedelta)")
 
 
-def send(
-    effect: Effect[Any],
-    execution: ExecutionSnapshot,
-    permit: Permit,
-    context: Context[Any],
-    token: Any,
-    *,
-    recorded_now: bool = False,
-) -> ExecutionSnapshot:
-    """Make the one call that `permit` licenses, and record what is known of it, whatever happens.
-
-    Args:
-        effect: whose `send` (or `compensate`) is called.
-        execution: as the permit left it.
-        permit: committed.
-        context: what the effect is told.
-        token: of the precondition.
-        recorded_now: recorded in the permit's own commit, so that no request but the caller's can hold it unless one
-            met it since, which leaves a receipt.
-    """
-    context = replace(context, ref=str(execution.id), attempt=permit.number, token=token)
+def send(granted: License) -> ExecutionSnapshot:
+    """Make the one call that a permit licenses, and record what is known of it, whatever happens."""
     reach("send.before_call")
-    report, interrupt = _call(effect, context, permit)
+    report, interrupt = _call(granted.effect, granted.context, granted.permit)
     reach("send.replied")
+    result = record_report(granted, report)
+    if interrupt is not None:
+        raise interrupt
+    return result
+
+
+def record_report(granted: License, report: Report) -> ExecutionSnapshot:
+    """*Commits.* Record what became of a licensed call, for as long as it takes, and tell observers and requests.
+
+    Under a lease that was taken over the news is kept as evidence.
+    """
+    execution, permit = granted.execution, granted.permit
     try:
         result = _write_until_done(
             lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
@@ -234,12 +264,10 @@ def send(
         result = _write_until_done(
             lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report)
         )
-    if recorded_now and result.receipt_count == execution.receipt_count + 1:
+    if granted.recorded_now and result.receipt_count == execution.receipt_count + 1:
         announce(result)
     else:
         after_change(result)
-    if interrupt is not None:
-        raise interrupt
     return result
 
 

@@ -308,6 +308,6 @@ def test_a_slow_journal_eats_into_the_permit() -> None:
             provider_key=row.provider_key, requested_by=None, on_behalf_of=None, attempt=1, reference="", about=None,
         )  # fmt: skip
         effect = runner.get_effect(row.operation)
-        after = runner.send(effect, decision.execution, decision.permit, context, None)
+        after = runner.send(runner.License.of(effect, decision.execution, decision.permit, context, None))
     assert (after.state, after.may_have_applied, said.sends) == ("pending", False, [])
     assert Attempt.objects.get().outcome == "not_sent"
