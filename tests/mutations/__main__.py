@@ -1,11 +1,12 @@
 """Break each rule in a copy of the tree, and see that its test turns red.
 
-Run `python -m tests.mutations [word ...]`; with words only the mutations whose name has one of them. Ends with 1 if a
-mutation survives, if a named test is red without it, or if the code that it changes is not there any more.
+Ends with 1 if a mutation survives, if a named test is red without it, or if the code that it changes is not there any
+more.
 """
 
 from __future__ import annotations
 
+import argparse
 import queue
 import shutil
 import subprocess
@@ -30,9 +31,18 @@ MUTATIONS = (*sending.MUTATIONS, *deciding.MUTATIONS, *answering.MUTATIONS)
 LANES = 2
 
 
-def main(words: Sequence[str]) -> int:
+def main() -> int:
     """Run the mutations that are asked for; return the exit code."""
-    chosen = [one for one in MUTATIONS if not words or any(word in one.name for word in words)]
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only the mutations whose name has one of these")
+    parser.add_argument("--list", action="store_true", help="print their names and run nothing")
+    options = parser.parse_args()
+    chosen = [one for one in MUTATIONS if not options.words or any(word in one.name for word in options.words)]
+    if not chosen:
+        parser.error(f"no mutation has {' or '.join(map(repr, options.words))} in its name; see --list")
+    if options.list:
+        print(*(one.name for one in chosen), sep="\n")
+        return 0
     started = time.monotonic()
     with ExitStack() as stack:
         processes = stack.enter_context(Processes())
@@ -96,4 +106,4 @@ def _attempt(free: queue.SimpleQueue[Lane], one: Mutation) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

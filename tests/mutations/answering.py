@@ -89,8 +89,8 @@ MUTATIONS = (
         f"{_REQUESTS}::test_a_handler_that_was_taken_over_answers_nothing",
         (
             Edit(
-                f"{_T}/requests.py",
-                "    if row.state != _S.RUNNING or row.epoch != epoch:\n        raise RequestEndedError(",
+                "effects/_locks.py",
+                "    if request.state != RequestState.RUNNING or request.epoch != epoch:\n        raise RequestEndedError(",
                 "    if False:\n        raise RequestEndedError(",
             ),
         ),

@@ -270,7 +270,7 @@ MUTATIONS = (
         "a stale page decides",
         "§4 resolve",
         f"{_LOOKUPS}::test_a_decision_about_what_changed_meanwhile_is_refused",
-        (Edit(f"{_T}/resolutions.py", "    if row.revision != revision:", "    if False:"),),
+        (Edit(f"{_T}/_decisions.py", "    if row.revision != revision:", "    if False:"),),
     ),
     Mutation(
         "a decision repeated is another decision",
@@ -278,8 +278,8 @@ MUTATIONS = (
         f"{_LOOKUPS}::test_a_decision_repeated_is_one_decision",
         (
             Edit(
-                f"{_T}/resolutions.py",
-                "    return Resolution.objects.filter(execution_id=row.pk, decision_id=decision_id).exists()",
+                f"{_T}/_decisions.py",
+                "    return row.resolutions.filter(decision_id=decision_id).exists()",
                 "    return False",
             ),
         ),

@@ -319,4 +319,46 @@ MUTATIONS = (
             Edit("effects/contrib/stripe/transport.py", "    def request_with_retries(", "    def _unused("),
         ),
     ),
+    Mutation(
+        "an automatic resend waits for nothing",
+        "§4 resend, automatic",
+        "tests/core/test_permits.py::TestResend::test_not_beyond_the_budget",
+        (
+            Edit(
+                f"{_T}/attempts.py",
+                "    wait = retry_delay(row, not_before) if may_resend(row) else not_before or timedelta(0)",
+                "    wait = not_before or timedelta(0)",
+            ),
+        ),
+    ),
+    Mutation(
+        "a refused order of a resend stays due for ever",
+        "§4 refuse",
+        "tests/core/test_resends.py::test_a_precondition_that_refuses_ends_the_order_and_asks_the_person_again",
+        (Edit(f"{_T}/executions.py", "            if order is not None:", "            if False:"),),
+    ),
+    Mutation(
+        "a handler's undoing is not the request's",
+        "§2 execution: a link holds the answer",
+        "tests/core/test_compensations.py::test_a_handlers_undoing_holds_its_answer_and_has_its_person",
+        (
+            Edit(
+                "effects/calls.py",
+                "    return _perform(intent, handle)\n\n\n#: `perform`",
+                "    return _perform(intent, None)\n\n\n#: `perform`",
+            ),
+        ),
+    ),
+    Mutation(
+        "a block that says nothing was not sent",
+        "promise 3",
+        "tests/core/test_sending.py::test_a_silent_block_is_in_doubt",
+        (
+            Edit(
+                "effects/calls.py",
+                "    block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome",
+                "    block.outcome = runner.record_report(granted, transitions.NotSentInTime()).outcome",
+            ),
+        ),
+    ),
 )
