@@ -90,8 +90,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/_locks.py",
-                "    if request.state != RequestState.RUNNING or request.epoch != epoch:\n        raise RequestEndedError(",
-                "    if False:\n        raise RequestEndedError(",
+                "    if request.state != RequestState.RUNNING or request.epoch != epoch:",
+                "    if False:",
             ),
         ),
     ),
