@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from effects.queries import await_ as await_
     from effects.queries import get as get
     from effects.queries import wait as wait
+    from effects.secrets import Secret as Secret
     from effects.types import Actor as Actor
     from effects.types import Applied as Applied
     from effects.types import ApprovalRule as ApprovalRule
@@ -100,6 +101,7 @@ _HOMES = {
         "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
     "queries": ("await_", "get", "wait"),
+    "secrets": ("Secret",),
     "types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",
         "Later", "Partial", "Permit", "Proceed", "Refuse", "Retry", "Risk", "Submitted", "Summary",

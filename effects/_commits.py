@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from django.db import DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects._faults import commit_point, reach
+from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import (
     CommitLostError,
@@ -32,7 +32,7 @@ __all__ = [
     "refuse_open_transactions",
 ]
 
-log = logging.getLogger("effects.commits")
+log = get_logger("effects.commits")
 
 #: How long the fate of a lost COMMIT is asked for: longer than a backend needs to finish one.
 SETTLE_SECONDS = 10.0
@@ -51,6 +51,11 @@ _current: ContextVar[_Commit | None] = ContextVar("effects_commit", default=None
 def journal() -> BaseDatabaseWrapper:
     """Return this thread's connection to the journal."""
     return connections[settings.DATABASE]
+
+
+def is_beside() -> bool:
+    """Return whether the journal is another database than the project's own: no commit holds for both."""
+    return settings.DATABASE != DEFAULT_DB_ALIAS
 
 
 def committing() -> bool:

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from uuid import UUID
 
-from effects._commits import commits, inside_transaction, journal
-from effects.exceptions import OpenTransactionError, UndeclaredEffectError
+from effects._commits import commits, inside_transaction, is_beside, journal
+from effects.exceptions import JournalBesideError, OpenTransactionError, UndeclaredEffectError
 from effects.operations import ProtectedOperation
 from effects.types import Actor
 
@@ -53,7 +53,13 @@ class RequestHandle:
 
         Raises:
             OpenTransactionError: a transaction is open already, or the view is transactional (write there directly).
+            JournalBesideError: the journal is another database than the project's.
         """
+        if is_beside():
+            raise JournalBesideError(
+                "finishing() commits your rows together with the answer, and the journal is another database. Write "
+                "them in the effect's settled(), keyed by context.ref."
+            )
         if self.operation.mode == "transactional":
             raise OpenTransactionError("A transactional view commits its rows with its answer; leave finishing() out.")
         if self.block is not None or inside_transaction(journal()):

@@ -12,22 +12,22 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import models, transaction
 
-from effects import queries, runner, transitions
-from effects._commits import after_commit, refuse_open_transactions
+from effects import queries, redaction, runner, transitions
+from effects._commits import after_commit, is_beside, refuse_open_transactions
 from effects._current import RequestHandle, current
 from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError, WrongStateError
+from effects.exceptions import EffectDefinitionError, JournalBesideError, WrongStateError
 from effects.failures import classify, read_answer
-from effects.intents import Intent, context_of_intent, make_intent
+from effects.intents import Intent, context_of_intent, make_intent, refuse_to_wait
 from effects.models import Execution
 from effects.models.base import new_id
 from effects.outcomes import Outcome
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot
 from effects.states import ExecutionState
-from effects.types import Actor, Context, Permit, Proceed, SendResult, monotonic
+from effects.types import Actor, Context, Later, Permit, Proceed, Refuse, SendResult, monotonic
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending"]
 
@@ -52,7 +52,8 @@ def perform(
 
     Args:
         effect: a registered effect, or its operation.
-        payload: what is sent: the effect's payload type, or a dict of its fields.
+        payload: what is sent: the effect's payload type, or a dict of its fields. An `effects.Secret` in it is sent
+            by this call or not at all.
         key: what makes it one occurrence: "order-17". Inside a protected request it may be left out.
         requested_by: the user (or actor, or text) who asks; inside a protected request its own user by default.
         on_behalf_of: for whom they ask; may not approve it either.
@@ -68,6 +69,8 @@ def perform(
     Raises:
         OpenTransactionError: a transaction is open; use `perform_later` there. Nothing was written.
         PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, DuplicatePerformError: nothing sent.
+        SecretNotKeptError: the payload holds a secret, and people must approve it first; nothing was recorded.
+        PayloadUnreadableError: the key is known and its payload cannot be compared any more; nothing was sent.
         WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.
         UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing sent.
         JournalUnavailableError: the record could not be proven committed; nothing was sent by this call.
@@ -79,11 +82,12 @@ def perform(
         old = Execution.objects.only("key", "compensates").get(pk=superseded)
         # what follows an undoing undoes the same; sending instead would do it once more
         key, undone = old.key if key is None else key, old.compensates_id
-    intent = _intent(
-        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
-        about=about, require_approval=require_approval, supersedes=superseded, compensates=undone,
-    )  # fmt: skip
-    return _perform(intent, handle)
+    with redaction.hiding(payload):
+        intent = _intent(
+            found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+            about=about, require_approval=require_approval, supersedes=superseded, compensates=undone,
+        )  # fmt: skip
+        return _perform(intent, handle)
 
 
 @contextmanager
@@ -113,25 +117,26 @@ def sending(
     """
     refuse_open_transactions(f"effects.sending({_name(effect)})")
     found, handle = _find(effect)
-    intent = _intent(
-        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
-        about=about, require_approval=require_approval,
-    )  # fmt: skip
-    granted = license_intent(intent, handle)
-    if isinstance(granted, runner.License) and granted.permit.remaining() <= timedelta(0):
-        granted = runner.record_report(granted, transitions.NotSentInTime())
-    if not isinstance(granted, runner.License):
-        yield Sending(None, None, granted.outcome)
-        return
-    block = Sending(granted.permit, granted.context, granted.execution.outcome)
-    try:
-        yield block
-    except BaseException as error:
-        # what was reported before it stands: the provider has answered
-        report = classify(error) if block.answer is None else read_answer(block.answer)
-        block.outcome = runner.record_report(granted, report).outcome
-        raise
-    block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome
+    with redaction.hiding(payload):
+        intent = _intent(
+            found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+            about=about, require_approval=require_approval,
+        )  # fmt: skip
+        granted = license_intent(intent, handle)
+        if isinstance(granted, runner.License) and granted.permit.remaining() <= timedelta(0):
+            granted = runner.record_report(granted, transitions.NotSentInTime())
+        if not isinstance(granted, runner.License):
+            yield Sending(None, None, granted.outcome)
+            return
+        block = Sending(granted.permit, granted.context, granted.execution.outcome)
+        try:
+            yield block
+        except BaseException as error:
+            # what was reported before it stands: the provider has answered
+            report = classify(error) if block.answer is None else read_answer(block.answer)
+            block.outcome = runner.record_report(granted, report).outcome
+            raise
+        block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome
 
 
 class Sending:
@@ -180,12 +185,21 @@ def perform_later(
 
     Raises:
         PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError: nothing was written.
+        SecretNotKeptError: the payload holds a secret, which no worker would have; nothing was written.
+        JournalBesideError: the journal is another database than the project's; nothing was written.
     """
+    if is_beside():
+        raise JournalBesideError(
+            "perform_later joins the transaction of your rows, and the journal is another database "
+            f"({settings.DATABASE!r}): one could commit without the other. Call effects.perform after your commit."
+        )
     found, handle = _find(effect)
-    intent = _intent(
-        found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
-        about=about, require_approval=require_approval,
-    )  # fmt: skip
+    with redaction.hiding(payload):
+        intent = _intent(
+            found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
+            about=about, require_approval=require_approval,
+        )  # fmt: skip
+    refuse_to_wait(intent, "a worker would send it later")
     with transaction.atomic(using=settings.DATABASE):
         execution = transitions.record_later(intent, handle=handle).execution
         after_commit(functools.partial(send_hint, str(execution.id)))
@@ -259,6 +273,9 @@ def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.Licen
         return runner.License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
     if execution.state is not ExecutionState.PENDING:
         return execution
+    if intent.holds_secrets:
+        reason = ready.reason if isinstance(ready, Refuse | Later) else ""
+        return runner.refuse_without_secret(execution.id, reason)
     # recorded or met without a permit, and due: it goes on from the row
     return runner.license_row(Execution.objects.get(pk=execution.id), handle)
 

@@ -20,8 +20,12 @@ from uuid import UUID
 from effects.cleaning import SURROGATE, clean_json, clean_reference, clean_text
 from effects.exceptions import PayloadError
 from effects.hydration import hydrate
+from effects.secrets import RESERVED, Secret
 
-__all__ = ["clean_json", "clean_reference", "clean_text", "digest", "dump", "hydrate", "load"]
+__all__ = ["Marker", "clean_json", "clean_reference", "clean_text", "digest", "dump", "hydrate", "load", "round_trip"]
+
+Marker = Callable[[Secret], str]
+"""Returns what canonical JSON holds in the place of a secret whose text is here."""
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exactly (RFC 8259 §6, RFC 7493 §2.2)."""
@@ -34,8 +38,8 @@ MAX_DECIMAL_EXPONENT = 1000
 
 _MONEY = "money is integer minor units or a decimal string"
 _SUPPORTED = (
-    "use str, int, bool, None, list, tuple, dict with str keys, a dataclass, Enum, Decimal, UUID, date "
-    "or aware datetime"
+    "use str, int, bool, None, list, tuple, dict with str keys, a dataclass, Enum, Decimal, UUID, date, "
+    "aware datetime or effects.Secret"
 )
 _FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (float, f"a float is not exact: {_MONEY}"),
@@ -48,7 +52,11 @@ _FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
-def dump(value: object) -> str:
+def _unmarked(_secret: Secret) -> str:
+    return ""
+
+
+def dump(value: object, *, mark: Marker = _unmarked) -> str:
     """Write a payload as deterministic JSON: sorted keys, no white space, ASCII only.
 
     NUL and lone surrogates come out as escapes, so that a PostgreSQL text column (which refuses both) can
@@ -57,8 +65,10 @@ def dump(value: object) -> str:
 
     Args:
         value: str, int within ±(2**53 - 1), bool, None, list, tuple, dict with str keys, dataclass instance
-            (the fields of its constructor), Enum (its value), finite Decimal, UUID, date, aware datetime;
-            nested at most 64 deep.
+            (the fields of its constructor), Enum (its value), finite Decimal, UUID, date, aware datetime,
+            Secret (its mark, never its text); nested at most 64 deep.
+        mark: The mark of a secret whose text is here; without it all secrets are written alike. One that was read
+            back keeps the mark that it came with.
 
     Returns:
         The canonical text; equal values give equal text, whatever the order of their keys.
@@ -66,27 +76,57 @@ def dump(value: object) -> str:
     Raises:
         PayloadError: For everything else; its `path` names the value, its message the fix.
     """
-    return json.dumps(_plain(value, "$", ()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    def write(secret: Secret) -> dict[str, str]:
+        return {RESERVED: mark(secret) if secret.mark is None else secret.mark}
+
+    plain = _plain(value, "$", ())
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=write)
 
 
-def load(text: str) -> Any:
+def load(text: str, *, unmark: Callable[[str], Secret] = Secret.gone) -> Any:
     """Read a text that `dump` wrote.
 
     Args:
         text: Canonical JSON.
+        unmark: Returns the secret of a mark; without it, one whose text is gone.
 
     Returns:
-        The value in str, int, bool, None, list and dict.
+        The value in str, int, bool, None, list, dict and Secret.
 
     Raises:
         PayloadError: If the text is not JSON, or holds a float, NaN or Infinity.
     """
+
+    def read(members: dict[str, Any]) -> Any:
+        if members.keys() != {RESERVED}:
+            return members
+        if not isinstance(members[RESERVED], str):
+            raise PayloadError(f"{RESERVED} is no mark of a secret.", path="$")
+        return unmark(members[RESERVED])
+
     try:
-        return json.loads(text, parse_float=_refuse_number, parse_constant=_refuse_number)
+        return json.loads(text, parse_float=_refuse_number, parse_constant=_refuse_number, object_hook=read)
     except PayloadError:
         raise
     except (ValueError, TypeError, RecursionError) as error:
         raise PayloadError(f"The stored payload is not canonical JSON: {error}", path="$") from error
+
+
+def round_trip(value: object) -> Any:
+    """Return what `load` would read of what `dump` would write, but with the secrets that are here.
+
+    Raises:
+        PayloadError: As `dump`.
+    """
+    here: list[Secret] = []
+
+    def number(secret: Secret) -> str:
+        here.append(secret)
+        return f"#{len(here) - 1}"
+
+    text = dump(value, mark=number)
+    return load(text, unmark=lambda mark: here[int(mark[1:])] if mark.startswith("#") else Secret.gone(mark))
 
 
 def digest(kind: str, *parts: str | bytes) -> str:
@@ -116,7 +156,7 @@ def _refuse_number(lexeme: str) -> NoReturn:
 
 def _plain(value: object, path: str, above: tuple[int, ...]) -> Any:
     """Convert to what `json.dumps` writes exactly; `above` holds the ids of the enclosing containers."""
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, (bool, Secret)):
         return value
     if isinstance(value, Enum):
         return _plain(value.value, path, above)
@@ -148,6 +188,8 @@ def _plain_container(value: object, path: str, above: tuple[int, ...]) -> Any:
                 path=path,
             )
         name = _joined_surrogates(key)
+        if name == RESERVED:
+            raise PayloadError(f"has the key {RESERVED!r}, which stands for an effects.Secret; rename it.", path=path)
         if name in result:
             raise PayloadError(f"has two keys that are written alike: {name!r}.", path=path)
         result[name] = _plain(item, f"{path}.{name}", above)

@@ -21,7 +21,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.utils.connection import ConnectionDoesNotExist
 
+from effects._commits import is_beside
 from effects.conf import DOCS, problems, settings
+from effects.operations import operations
 
 __all__ = [
     "TAG",
@@ -31,6 +33,7 @@ __all__ = [
     "check_package",
     "check_server",
     "check_settings",
+    "check_views_beside",
     "register_checks",
 ]
 
@@ -45,7 +48,7 @@ _OFF = frozenset({"off", "false", "no", "0"})
 
 def register_checks() -> None:
     """Register all checks; called once by the app's `ready`."""
-    for check in (check_settings, check_package, check_journal, check_journal_options):
+    for check in (check_settings, check_package, check_journal, check_journal_options, check_views_beside):
         checks.register(check, TAG)
     for check in (check_server, check_migrations):
         checks.register(check, TAG, checks.Tags.database)
@@ -125,6 +128,25 @@ def check_journal_options(**_kwargs: Any) -> list[checks.CheckMessage]:
             )
         )
     return found
+
+
+def check_views_beside(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E012: a transactional view, whose rows cannot commit with a journal in another database."""
+    try:
+        if not is_beside():
+            return []
+    except ImproperlyConfigured:
+        return []  # E002
+    return [
+        _error(
+            12,
+            f"The view {view.name!r} is transactional, and the journal's database {settings.DATABASE!r} is not that of "
+            "its rows.",
+            'Make it mode="journaled", or keep the journal in the default database.',
+        )
+        for view in operations().values()
+        if view.mode == "transactional"
+    ]
 
 
 def check_server(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:

@@ -1,6 +1,6 @@
-"""Make what a provider said storable: cut, free of NUL and lone surrogates, card numbers masked.
+"""Make what a provider said storable: redacted, cut, free of NUL and lone surrogates, card numbers masked.
 
-`canonical` re-exports both functions. They accept anything and never raise, because the recording of an
+`canonical` re-exports these functions. They accept anything and never raise, because the recording of an
 outcome must not fail on what the provider said.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-__all__ = ["ELLIPSIS", "SURROGATE", "clean_json", "clean_reference", "clean_text"]
+__all__ = ["ELLIPSIS", "SURROGATE", "Redactor", "clean_json", "clean_reference", "clean_text", "use_redactor"]
 
 ELLIPSIS = "…"
 """Mark at the end of a text, list or object that was cut."""
@@ -28,8 +28,21 @@ _SHORTEST_CARD = 13
 # the limit is seen whole when this much more is looked at.
 _LOOK_AHEAD = 64
 _LONGEST_REFERENCE = 255
+# A text is redacted before it is cut, so that no half of a secret stays; what is further on is cut in any case.
+_REDACTED_WHOLE = 65_536
 _MAX_DEPTH = 16
 _MAX_INTEGER = 2**53 - 1
+
+
+Redactor = Callable[[str, str], str]
+"""Takes a text and where it stands, returns what may be written; never raises."""
+
+_redactors: list[Redactor] = []
+
+
+def use_redactor(redactor: Redactor) -> None:
+    """Let every text that is cleaned from now on go through `redactor`; once, at start-up."""
+    _redactors[:] = [redactor]
 
 
 def clean_reference(reference: object) -> str:
@@ -37,11 +50,11 @@ def clean_reference(reference: object) -> str:
 
     One numeric id in ten passes for a card number, and a masked id finds nothing at the provider.
     """
-    return _clean(reference, _LONGEST_REFERENCE)
+    return _clean(reference, _LONGEST_REFERENCE, "reference")
 
 
 def clean_text(text: object, limit: int = 2000) -> str:
-    """Make text of foreign origin storable, short and free of card numbers.
+    """Make text of foreign origin storable, short, redacted and free of card numbers.
 
     Removes NUL (PostgreSQL refuses it), replaces lone surrogates by U+FFFD, and masks all but the last four
     of 13 to 19 digits (ISO/IEC 7812-1; single spaces or dashes between) whose Luhn check digit is right.
@@ -54,13 +67,14 @@ def clean_text(text: object, limit: int = 2000) -> str:
         At most `limit` characters, the last one `…` if something was cut. Never raises an `Exception`, even
         where `__str__` does.
     """
-    cleaned = _clean(text, max(limit, 1) + _LOOK_AHEAD)
+    cleaned = _clean(text, max(limit, 1) + _LOOK_AHEAD, "text")
     masked = cleaned if _IDENTIFIER.fullmatch(cleaned) else _DIGIT_RUN.sub(_mask_run, cleaned)
     return _cut(masked, max(limit, 1))
 
 
-def _clean(text: object, limit: int) -> str:
-    """Return anything as at most `limit` characters of text without NUL and lone surrogates."""
+def _clean(text: object, limit: int, place: str) -> str:
+    """Return anything as at most `limit` characters of text, redacted, without NUL and lone surrogates."""
+    wanted, limit = limit, max(limit, _REDACTED_WHOLE) if _redactors else limit
     try:
         if isinstance(text, (bytes, bytearray)):
             raw = bytes(text[: limit * 4]).decode("utf-8", "replace")
@@ -68,7 +82,10 @@ def _clean(text: object, limit: int) -> str:
             raw = str.__str__(str(text))
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
         raw = f"<unprintable {type(text).__name__}>"
-    return SURROGATE.sub("\ufffd", raw.replace("\x00", "")[:limit])
+    storable = SURROGATE.sub("\ufffd", raw.replace("\x00", "")[:limit])
+    for redact in _redactors:
+        storable = redact(storable, place)
+    return storable[:wanted]
 
 
 def _cut(text: str, limit: int) -> str:

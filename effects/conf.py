@@ -148,6 +148,13 @@ class Settings:
         "Approval rules by risk or operation; they only tighten.",
         values.to_risk_rules,
     )
+    REDACTOR = Setting(
+        "REDACTOR",
+        None,
+        _PATH,
+        "Called with a text and its place, returns what may be written of it.",
+        values.to_optional_callable,
+    )
     DISPATCH = Setting(
         "DISPATCH",
         "none",
@@ -189,6 +196,13 @@ class Settings:
         "timedelta",
         "How long an ended request keeps its key, so that it never runs again.",
         values.to_duration,
+    )
+    EXECUTION_RETENTION = Setting(
+        "EXECUTION_RETENTION",
+        None,
+        "timedelta or None",
+        "How long a settled execution keeps payload, output and messages; for ever if unset.",
+        values.to_optional_duration,
     )
     MAX_ANSWER_BYTES = Setting(
         "MAX_ANSWER_BYTES", 1024 * 1024, "int", "Largest answer that is stored, in bytes.", values.to_count

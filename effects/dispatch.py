@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from django.utils.module_loading import import_string
 
+from effects._logs import get_logger
 from effects.conf import settings
 
 __all__ = ["send_hint"]
 
-log = logging.getLogger("effects.dispatch")
+log = get_logger("effects.dispatch")
 
 #: What publishes a hint, by the setting's word; anything else is a dotted path.
 _PUBLISHERS = {"celery": "effects.celery.publish", "django_tasks": "effects.django_tasks.publish"}

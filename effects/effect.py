@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from effects import canonical
-from effects.exceptions import EffectDefinitionError
+from effects.exceptions import EffectDefinitionError, PayloadUnreadableError
 from effects.outcomes import Outcome
 from effects.types import (
     ApprovalRule,
@@ -56,6 +56,8 @@ class Effect(Generic[P]):
         in_doubt: what becomes of an execution that no look-up decides; `ABANDON` needs `Risk.LOW`.
         retry: how refusals that prove "not applied, try later" are repeated.
         payload_version: raised when the payload's shape changes; `upgrade` reads the older ones.
+        output_type: a dataclass that stored outputs are read as; None: as they were stored, in plain JSON.
+        output_version: raised when the output's shape changes; `upgrade_output` reads the older ones.
         safety_version: raised when it is unsafe for new code to touch unsettled rows of older code.
     """
 
@@ -71,6 +73,8 @@ class Effect(Generic[P]):
     in_doubt: ClassVar[InDoubt] = InDoubt.ESCALATE
     retry: ClassVar[Retry] = Retry()
     payload_version: ClassVar[int] = 1
+    output_type: ClassVar[type[Any] | None] = None
+    output_version: ClassVar[int] = 1
     safety_version: ClassVar[int] = 1
     payload_type: ClassVar[type[Any]] = dict
 
@@ -126,6 +130,10 @@ class Effect(Generic[P]):
         """Return a payload that was recorded under `version` in the present shape."""
         return payload
 
+    def upgrade_output(self, output: Any, version: int) -> Any:
+        """Return an output that was stored under `output_version` `version` in the present shape."""
+        return output
+
     # -- what the runtime asks of a declaration ------------------------------------------------------------------
 
     @property
@@ -143,14 +151,41 @@ class Effect(Generic[P]):
         """Whether the project writes rows of its own when an execution settles."""
         return type(self).settled is not Effect.settled
 
-    def load(self, text: str, version: int) -> P:
-        """Return the recorded payload as the declared type, upgraded from `version`."""
-        data = canonical.load(text)
-        if version != self.payload_version:
-            data = self.upgrade(data, version)
+    def read(self, data: Any) -> P:
+        """Return plain data as the declared type.
+
+        Raises:
+            PayloadError: it does not fit.
+        """
         if self.payload_type is dict or isinstance(data, self.payload_type):
             return data  # type: ignore[no-any-return]
         return canonical.hydrate(self.payload_type, data)  # type: ignore[no-any-return]
+
+    def load(self, text: str, version: int) -> P:
+        """Return the recorded payload as the declared type, upgraded from `version`.
+
+        Raises:
+            PayloadUnreadableError: it cannot be read, or retention dropped it.
+        """
+        if not text:
+            raise PayloadUnreadableError(f"The payload of this {self.operation} was dropped by retention.")
+        try:
+            data = canonical.load(text)
+            return self.read(data if version == self.payload_version else self.upgrade(data, version))
+        except Exception as error:  # `upgrade` is the project's code
+            raise PayloadUnreadableError(
+                f"The payload of this {self.operation}, recorded under payload_version {version}, cannot be read "
+                f"under {self.payload_version}: {_said(error)}. Mend upgrade() or the payload's class."
+            ) from error
+
+    def load_output(self, text: str, version: int) -> Any:
+        """Return a stored output as `output_type`, upgraded from `version`; raises what the project's code raises."""
+        output = canonical.load(text)
+        if version != self.output_version:
+            output = self.upgrade_output(output, version)
+        if self.output_type is None or output is None or isinstance(output, self.output_type):
+            return output
+        return canonical.hydrate(self.output_type, output)
 
     def contract(self) -> dict[str, Any]:
         """Return the safety-relevant settings in the form that is frozen on each row."""
@@ -239,6 +274,10 @@ def get_effect(operation: str | type[Effect[Any]]) -> Effect[Any]:
             "installed app"
         )
     return effect
+
+
+def _said(error: Exception) -> str:
+    return canonical.clean_text(f"{type(error).__name__}: {error}", 300)
 
 
 def _path(cls: type[Any]) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "EffectsError",
     "ExecutionNotFoundError",
     "FencedError",
+    "JournalBesideError",
     "JournalUnavailableError",
     "KeyRequiredError",
     "LocalWriteError",
@@ -28,12 +29,17 @@ __all__ = [
     "NotEntitledError",
     "OpenTransactionError",
     "OutcomeError",
+    "OutputUnavailableError",
     "PayloadConflictError",
     "PayloadError",
+    "PayloadUnreadableError",
     "PolicyChangedError",
     "RequestEndedError",
+    "SecretGoneError",
+    "SecretNotKeptError",
     "StaleRevisionError",
     "TooSoonError",
+    "TroubleError",
     "UndeclaredEffectError",
     "WrongStateError",
 ]
@@ -68,6 +74,27 @@ class PayloadError(EffectsError, ValueError):
     def __init__(self, message: str | None = None, *, path: str = "$") -> None:
         super().__init__(f"{path}: {message}" if message else None)
         self.path = path
+
+
+class PayloadUnreadableError(EffectsError):
+    """The recorded payload cannot be read: `upgrade` or the payload's class refuses it, or retention dropped it.
+
+    Nothing is sent while that is so.
+    """
+
+    code = "payload_unreadable"
+
+
+class SecretNotKeptError(EffectsError, ValueError):
+    """A payload with a secret is sent by the call that brings it, or not at all; nothing was recorded."""
+
+    code = "secret_not_kept"
+
+
+class SecretGoneError(EffectsError, LookupError):
+    """The secret is not here: the journal keeps none, so only the call that brought it could use it."""
+
+    code = "secret_gone"
 
 
 class PayloadConflictError(EffectsError):
@@ -110,6 +137,12 @@ class OpenTransactionError(EffectsError, RuntimeError):
     """A provider cannot be called inside an open transaction; use `effects.perform_later` there."""
 
     code = "open_transaction"
+
+
+class JournalBesideError(EffectsError, RuntimeError):
+    """The journal is another database than the project's: rows of both cannot commit together."""
+
+    code = "journal_beside"
 
 
 class MarkedForRollbackError(EffectsError, RuntimeError):
@@ -172,6 +205,12 @@ class TooSoonError(WrongStateError):
     code = "too_soon"
 
 
+class TroubleError(EffectsError):
+    """Working on an execution in the background raised; the message says what, cleaned and redacted."""
+
+    code = "trouble"
+
+
 class ApprovalError(EffectsError):
     """The approval cannot be given, refused or withdrawn."""
 
@@ -205,3 +244,16 @@ class OutcomeError(EffectsError):
     def code(self) -> str:  # type: ignore[override]
         """The problem code that an HTTP client sees for this outcome."""
         return self.outcome.problem_code
+
+
+class OutputUnavailableError(OutcomeError):
+    """It happened, and its output cannot be had: retention dropped it, or this code cannot read it.
+
+    Raised by `require()`, and by whatever is done with `outcome.output`. `why` is "expired" or "unreadable".
+    """
+
+    def __init__(self, outcome: Outcome, why: str, message: str) -> None:
+        super().__init__(outcome)
+        self.args = (f"{outcome.operation} {outcome.ref} is {outcome.state}, and {message}",)
+        self.why = why
+        self.effect_may_have_happened = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
@@ -129,7 +129,7 @@ class FailureClass:
 
     reason: ExecutionReason
     code: str
-    message: str
+    message: str = field(repr=False)
     reference: str = ""
     not_applied: bool = False
     repeat: bool = False

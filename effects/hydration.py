@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, cast
 from uuid import UUID
 
 from effects.exceptions import PayloadError
+from effects.secrets import Secret
 
 __all__ = ["hydrate"]
 
@@ -25,7 +26,7 @@ def hydrate(cls: type[T], data: object) -> T:
     """Build an instance from data that was dumped from one.
 
     Understands nested dataclasses, None, str, int, bool, Decimal, UUID, date, datetime, Enum, Literal, unions
-    (the first member that fits), list, tuple and dict with str keys, and `Any`. Nothing is converted on a
+    (the first member that fits), list, tuple and dict with str keys, Secret, and `Any`. Nothing is converted on a
     guess: `"1"` is no int. A field that is missing takes its default if it has one.
 
     Args:
@@ -177,6 +178,10 @@ def _build_exact(cls: type[Any], data: object, path: str) -> Any:
     return data if type(data) is cls else _expected(cls, data, path)
 
 
+def _build_secret(_hint: Any, data: object, path: str) -> Secret:
+    return data if isinstance(data, Secret) else _expected(Secret, data, path)
+
+
 def _build_text(cls: type[Any], data: object, path: str) -> Any:
     """Read a value that is written as text, and refuse texts that `dump` would not have written."""
     if not isinstance(data, str):
@@ -205,6 +210,7 @@ _BUILDERS: dict[Any, Callable[[Any, object, str], Any]] = {
     str: _build_exact,
     int: _build_exact,
     bool: _build_exact,
+    Secret: _build_secret,
     **dict.fromkeys(_READERS, _build_text),
     **dict.fromkeys((list, tuple, Sequence), _build_sequence),
     **dict.fromkeys((dict, Mapping), _build_mapping),

@@ -8,14 +8,23 @@ from uuid import UUID
 
 from django.db import models
 
-from effects import canonical
+from effects import canonical, redaction
 from effects.conf import settings
 from effects.effect import Effect, rule_as_json
-from effects.exceptions import KeyRequiredError, PayloadError
+from effects.exceptions import KeyRequiredError, PayloadError, PayloadUnreadableError, SecretNotKeptError
 from effects.models.base import new_id
 from effects.types import Actor, ApprovalRule, Context, Summary
 
-__all__ = ["Intent", "approval_digest", "binding_of", "make_intent", "provider_key_of", "summary_as_json"]
+__all__ = [
+    "Intent",
+    "approval_digest",
+    "binding_of",
+    "is_same_payload",
+    "make_intent",
+    "provider_key_of",
+    "refuse_to_wait",
+    "summary_as_json",
+]
 
 #: The longest key; the column's width.
 MAX_KEY = 255
@@ -42,6 +51,7 @@ class Intent:
     summary: dict[str, Any]
     summary_digest: str
     rule: ApprovalRule | None
+    holds_secrets: bool = False
     derived_key: bool = False
     generation: int = 1
     supersedes: UUID | None = None
@@ -54,8 +64,15 @@ class Intent:
 
     @property
     def contract(self) -> dict[str, Any]:
-        """The frozen settings, the approval rule included."""
-        return {**self.effect.contract(), "approval": rule_as_json(self.rule)}
+        """The frozen settings, the approval rule included.
+
+        With a secret, which is gone after this call, there is one send: no retry, no resend.
+        """
+        frozen = {**self.effect.contract(), "approval": rule_as_json(self.rule)}
+        if self.holds_secrets:
+            once = {**frozen["retry"], "attempts": 1}
+            frozen.update(secrets=True, retry=once, repeatable=False, deduplicated_for=None)
+        return frozen
 
     @property
     def requesters(self) -> list[dict[str, str]]:
@@ -128,6 +145,7 @@ def make_intent(
     Raises:
         KeyRequiredError: outside of a request there is nothing to derive a key from.
         PayloadError: the payload holds what cannot be recorded exactly, or is of another type than declared.
+        SecretNotKeptError: the payload holds a secret and people must decide first.
     """
     if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and _UNSTORABLE.isdisjoint(key)):
         raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} storable characters, not {key!r:.80}")
@@ -137,11 +155,13 @@ def make_intent(
         )
     derived = key is None
     key = key if key is not None else f"request:{request}"
-    loaded = effect.load(canonical.dump(payload), effect.payload_version)
+    binding = binding_of(tenant, effect.keyed_as, key)
     # of the declared type: a dict of its fields, defaults left out, is the same payload
-    text = canonical.dump(loaded)
+    loaded = effect.read(canonical.round_trip(payload))
+    redaction.refuse_redactable(canonical.round_trip(loaded))
+    text, holds_secrets = redaction.seal(loaded, binding)
     intent = Intent(
-        id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding_of(tenant, effect.keyed_as, key),
+        id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding, holds_secrets=holds_secrets,
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
@@ -152,7 +172,59 @@ def make_intent(
     rule = _tightened(effect, effect.approval(context))
     if rule is None and require_approval:
         rule = ApprovalRule(approvers="effects.approve_execution")
+    if rule is not None:
+        refuse_to_wait(intent, "people must approve it first")
     return replace(intent, summary=summary, summary_digest=digest_of_summary(summary), rule=rule)
+
+
+def refuse_to_wait(intent: Intent, why: str) -> None:
+    """Refuse to record what would be sent later, by a process that has not got its secrets.
+
+    Raises:
+        SecretNotKeptError: the payload holds a secret; nothing was recorded.
+    """
+    if intent.holds_secrets:
+        raise SecretNotKeptError(
+            f"{intent.operation} {intent.key!r} holds an effects.Secret, which is kept nowhere, and {why}. Pass a "
+            "reference to it instead, and fetch it in send()."
+        )
+
+
+def is_same_payload(intent: Intent, *, text: str, digest: str, version: int) -> bool:
+    """Return whether the intent's payload is the one that was recorded, its secrets included.
+
+    A secret is compared under `SECRET_KEY` and its fallbacks. Where the key that marked it is none of them any more it
+    cannot be told, and counts as the same: a rotation makes no retry another payload.
+
+    Args:
+        intent: what is asked for now.
+        text: the recorded payload; empty: retention dropped it.
+        digest: of the recorded payload.
+        version: the `payload_version` that it was recorded under.
+
+    Raises:
+        PayloadUnreadableError: the recorded one cannot be read any more, and is not the same bytes, so that nobody can
+            tell.
+    """
+    if version != intent.effect.payload_version:
+        try:
+            text = canonical.dump(intent.effect.load(text, version))
+        except PayloadUnreadableError:
+            if digest != intent.payload_digest:
+                raise
+            return True
+        digest = canonical.digest("effects.payload", text)
+    if digest == intent.payload_digest:
+        return True
+    keys = redaction.known_keys() if intent.holds_secrets else [""]
+    sealed = [canonical.dump(intent.payload, mark=redaction.marker(intent.binding, key)) for key in keys]
+    if any(canonical.digest("effects.payload", one) == digest for one in sealed):
+        return True
+    if not intent.holds_secrets:
+        return False
+    if not text:
+        raise PayloadUnreadableError("Retention dropped the recorded payload, and its secrets cannot be compared.")
+    return redaction.blank(text) == canonical.dump(intent.payload)
 
 
 def _tightened(effect: Effect[Any], rule: ApprovalRule | None) -> ApprovalRule | None:

@@ -8,7 +8,6 @@ has `REQUEST_LEASE`.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from uuid import UUID
@@ -16,11 +15,12 @@ from uuid import UUID
 from django.db import connections
 
 from effects import transitions
+from effects._logs import get_logger
 from effects.conf import settings
 
 __all__ = ["Renewer", "hold", "let_go"]
 
-log = logging.getLogger("effects.leases")
+log = get_logger("effects.leases")
 
 
 class Renewer:

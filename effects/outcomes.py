@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from effects.exceptions import OutcomeError
+from effects.exceptions import OutcomeError, OutputUnavailableError
 from effects.states import ExecutionState
 from effects.types import Item
 
@@ -22,6 +22,7 @@ __all__ = [
     "Completed",
     "Executing",
     "Failed",
+    "MissingOutput",
     "NeedsIntervention",
     "Outcome",
     "PartiallyCompleted",
@@ -58,8 +59,59 @@ class Outcome:
         raise OutcomeError(self)
 
 
+class MissingOutput:
+    """Stands in `outcome.output` for an output that cannot be had; whatever is done with it raises.
+
+    Attributes:
+        why: "expired" (retention dropped it) or "unreadable" (this code cannot read it).
+        message: the same in words.
+    """
+
+    def __init__(self, why: str, message: str) -> None:
+        self.why, self.message = why, message
+        self._outcome: Any = None
+
+    def belongs_to(self, outcome: Any) -> None:
+        """Say whose output it is."""
+        self._outcome = outcome
+
+    def error(self) -> OutputUnavailableError:
+        """Return what `require()` raises."""
+        return OutputUnavailableError(self._outcome, self.why, self.message)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # copy, pickle and inspection ask for these, and are told the truth
+            raise AttributeError(name)
+        raise self.error()
+
+    def _refuse(self, *_arguments: object) -> NoReturn:
+        raise self.error()
+
+    __bool__ = __getitem__ = __iter__ = __len__ = __contains__ = __call__ = __int__ = __str__ = __format__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MissingOutput) and (self.why, self.message) == (other.why, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.why, self.message))
+
+    def __repr__(self) -> str:
+        return f"<no output: {self.message}>"
+
+
+class _WithOutput:
+    """An outcome with an output, or with a `MissingOutput` that knows whose it is."""
+
+    output: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.output, MissingOutput):
+            self.output.belongs_to(self)
+
+
 @dataclass(frozen=True)
-class Completed(Outcome):
+class Completed(_WithOutput, Outcome):
     """It happened, and we hold the proof."""
 
     output: Any = None
@@ -73,12 +125,18 @@ class Completed(Outcome):
         return f"completed as {self.reference or 'unnamed'}"
 
     def require(self) -> Any:
-        """Return the output."""
+        """Return the output.
+
+        Raises:
+            OutputUnavailableError: retention dropped it, or this code cannot read it; it happened all the same.
+        """
+        if isinstance(self.output, MissingOutput):
+            raise self.output.error()
         return self.output
 
 
 @dataclass(frozen=True)
-class PartiallyCompleted(Outcome):
+class PartiallyCompleted(_WithOutput, Outcome):
     """Some items happened, the others did not; nothing is in doubt."""
 
     items: Sequence[Item] = ()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,10 +12,12 @@ from uuid import UUID
 from django.db import DatabaseError, Error, InterfaceError, OperationalError
 
 from effects import transitions
-from effects._commits import journal, refuse_open_transactions
+from effects._commits import is_beside, journal, refuse_open_transactions
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._locks import ClockTimestamp
+from effects._logs import get_logger
+from effects.canonical import clean_text
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import (
@@ -26,11 +26,13 @@ from effects.exceptions import (
     ExecutionNotFoundError,
     FencedError,
     JournalUnavailableError,
+    TroubleError,
 )
 from effects.failures import classify, is_interrupt, read_answer
 from effects.intents import summary_as_json
 from effects.models import Execution, RequestExecution
 from effects.models.base import new_id
+from effects.redaction import is_redacting
 from effects.settlement import in_tenant
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, context_of, snapshot
@@ -53,6 +55,7 @@ __all__ = [
     "license_row",
     "look_up",
     "record_report",
+    "refuse_without_secret",
     "run",
     "send",
     "send_row",
@@ -60,7 +63,7 @@ __all__ = [
     "write_before_send",
 ]
 
-log = logging.getLogger("effects.runner")
+log = get_logger("effects.runner")
 T = TypeVar("T")
 
 #: Waits between two tries to write an outcome while the database is away; the last one repeats.
@@ -76,10 +79,15 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
     row = Execution.objects.filter(pk=execution_id).annotate(seen_at=ClockTimestamp()).first()
     if row is None:
         raise ExecutionNotFoundError(f"There is no execution {execution_id}")
-    with _noting_trouble(row), in_tenant(row.tenant), without_request():
-        # an early hint must not even ask the precondition, which could refuse a window that is not open yet
-        sendable = row.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
-        return send_row(row, None) if sendable and _is_due(row) else snapshot(row)
+    found = row
+
+    def work() -> ExecutionSnapshot:
+        with in_tenant(found.tenant), without_request():
+            # an early hint must not even ask the precondition, which could refuse a window that is not open yet
+            sendable = found.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
+            return send_row(found, None) if sendable and _is_due(found) else snapshot(found)
+
+    return _noting_trouble(execution_id, work)
 
 
 def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
@@ -93,15 +101,19 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
         now: a person asks, so it need not be due.
     """
     refuse_open_transactions("effects.runner.look_up")
+    return _noting_trouble(execution_id, lambda: _look_up(execution_id, now))
+
+
+def _look_up(execution_id: UUID, now: bool) -> ExecutionSnapshot:
     claimed = transitions.claim(execution_id, now=now)
     row = Execution.objects.annotate(seen_at=ClockTimestamp()).get(pk=execution_id)
     if claimed is None:
         unsettled = row.state in (ExecutionState.UNCERTAIN, ExecutionState.ACCEPTED)
         if unsettled and row.contract["lookup"] is None and _is_due(row):
-            with _noting_trouble(row), in_tenant(row.tenant), without_request():
+            with in_tenant(row.tenant), without_request():
                 return _resend_or_escalate(row)
         return snapshot(row)
-    with _noting_trouble(row), in_tenant(row.tenant), without_request():
+    with in_tenant(row.tenant), without_request():
         reach("look_up.before_call")
         verdict = _verify(get_effect(row.operation), row)
         reach("look_up.replied")
@@ -117,28 +129,47 @@ def _is_due(row: Any) -> bool:
     return row.due_at is not None and row.due_at <= row.seen_at
 
 
-@contextmanager
-def _noting_trouble(row: Execution) -> Iterator[None]:
-    """Keep on the row what working on it raises; it backs off and shows. The error goes on to the sweep or worker."""
+def _noting_trouble(execution_id: UUID, work: Callable[[], T]) -> T:
+    """Keep on the row what working on it raises; it backs off and shows. The error goes on to the sweep or worker.
+
+    Raises:
+        TroubleError: in place of the project's own errors where texts are redacted: nobody else's log or mail is.
+    """
     try:
-        yield
+        return work()
     except (JournalUnavailableError, OperationalError, InterfaceError):
         raise  # nothing can be kept, and the row is not to blame
     except Exception as error:
-        if is_interrupt(error):
-            raise  # the process is being ended; what was sent is recorded
+        if is_interrupt(error) or isinstance(error, ExecutionNotFoundError):
+            raise  # the process is being ended, and what was sent is recorded; or there is nothing to keep it on
         try:
-            transitions.note_trouble(row.pk, error)
+            transitions.note_trouble(execution_id, error)
         except (EffectsError, DatabaseError):
-            log.exception("The trouble with %s %s could not be kept.", row.operation, row.pk)
-        raise
+            log.exception("The trouble with execution %s could not be kept.", execution_id)
+        if isinstance(error, EffectsError) or not is_redacting():
+            raise
+        log.exception("Working on execution %s raised.", execution_id)
+        said = clean_text(f"{type(error).__name__}: {error}")
+    # raised outside of the handler, so that the error itself does not come along as its context
+    raise TroubleError(f"Working on execution {execution_id} raised {said}")
 
 
 def after_change(execution: ExecutionSnapshot) -> None:
     """Tell observers, and settle the requests that waited for an execution that is settled now."""
+    if is_beside() and execution.settled and execution.hook_due_at == execution.settled_at:
+        execution = _run_hook_after_commit(execution)
     announce(execution)
     if execution.settled and execution.hook_due_at is None:
         settle_requests_of(execution.id)
+
+
+def _run_hook_after_commit(execution: ExecutionSnapshot) -> ExecutionSnapshot:
+    """Run the hook that could not run in the commit that settled; what goes wrong here stays due for the sweep."""
+    try:
+        return transitions.run_hook(execution.id)
+    except (EffectsError, Error):
+        log.exception("The hook of execution %s could not be run now; the sweep will.", execution.id)
+        return execution
 
 
 def settle_requests_of(execution_id: UUID) -> None:
@@ -192,6 +223,8 @@ def send_row(row: Execution, handle: RequestHandle | None) -> ExecutionSnapshot:
 
 def license_row(row: Execution, handle: RequestHandle | None) -> License | ExecutionSnapshot:
     """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
+    if row.contract.get("secrets"):
+        return refuse_without_secret(row.pk) if row.state == ExecutionState.PENDING else snapshot(row)
     effect = get_effect(row.operation)
     payload = effect.load(row.payload, row.payload_version)
     context = context_of(row, payload)
@@ -212,6 +245,19 @@ def license_row(row: Execution, handle: RequestHandle | None) -> License | Execu
         return decision.execution
     announce(decision.execution)
     return License.of(effect, decision.execution, decision.permit, context, ready.token)
+
+
+def refuse_without_secret(execution_id: UUID, reason: str = "") -> ExecutionSnapshot:
+    """End a pending execution whose payload held a secret: the call that had it did not send it, and nobody else can.
+
+    Args:
+        execution_id: which.
+        reason: of the precondition, where that stood before the send.
+    """
+    why = "it cannot wait: its payload held a secret, and only the call that brought it could send it"
+    execution = transitions.refuse(execution_id, f"{reason}; {why}" if reason else why)
+    after_change(execution)
+    return execution
 
 
 def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
@@ -264,7 +310,7 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
         result = _write_until_done(
             lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report)
         )
-    if granted.recorded_now and result.receipt_count == execution.receipt_count + 1:
+    if granted.recorded_now and result.receipt_count == execution.receipt_count + 1 and result.hook_due_at is None:
         announce(result)
     else:
         after_change(result)

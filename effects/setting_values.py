@@ -72,6 +72,11 @@ def to_duration(value: object) -> timedelta:
     return value
 
 
+def to_optional_duration(value: object) -> timedelta | None:
+    """Take a positive timedelta, or None."""
+    return None if value is None else to_duration(value)
+
+
 def to_count(value: object) -> int:
     """Take an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -6,21 +6,22 @@ settling: the world has changed already, and the journal must say so.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from effects import canonical
-from effects._commits import journal
+from effects._commits import is_beside, journal
 from effects._current import without_request
 from effects._faults import reach
+from effects._logs import get_logger
+from effects._sql import is_read
 from effects.conf import settings
 from effects.effect import Effect
-from effects.exceptions import MarkedForRollbackError, OutcomeError
+from effects.exceptions import JournalBesideError, MarkedForRollbackError, OutcomeError, OutputUnavailableError
 from effects.models import Execution
 from effects.operations import NotFinished, StoredAnswer, find_operation
 from effects.outcomes import Outcome
@@ -29,7 +30,7 @@ from effects.states import EXECUTION_SETTLED, values
 
 __all__ = ["hook_backoff", "in_tenant", "run_settled_hook", "try_answer"]
 
-log = logging.getLogger("effects.settlement")
+log = get_logger("effects.settlement")
 
 #: record, refuse, contradict, resolve.
 FEWEST_TO_SETTLE_TWICE = 4
@@ -92,25 +93,45 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
 
     Returns:
         The answer; `NotFinished`; None where the view has no `answer=`, or it asked a settled outcome for an output
-            that there is not (`require()`); or, as text, what it raised.
+            that there is not (`require()`); or, as text, what it raised, an output that this code cannot read included.
     """
     try:
         # finding it may import the project's views, which can raise as anything of the project's
         view = find_operation(operation)
         if view is None or view.answer is None:
             return None
-        with in_tenant(tenant), without_request(), _savepoint():
+        with in_tenant(tenant), without_request(), _only_reading(operation), _savepoint():
             built = view.answer(outcomes)
             if not isinstance(built, (StoredAnswer, NotFinished)):
                 raise TypeError(f"answer= returned {type(built).__name__}, no answer")
             return built
     except OutcomeError as error:
-        if error.outcome.settled:
+        unreadable = isinstance(error, OutputUnavailableError) and error.why == "unreadable"
+        if error.outcome.settled and not unreadable:
             return None  # answer= has no answer for this outcome: the client is told the outcome itself
         return canonical.clean_text(str(error))
     except Exception as error:  # as above
         log.exception("answer= of %s failed; the request stays due.", operation)
         return canonical.clean_text(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _only_reading(operation: str) -> Iterator[None]:
+    """Refuse rows in `answer=` where they could not commit with the answer."""
+    if not is_beside():
+        yield
+        return
+
+    def refuse(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if not is_read(sql):
+            raise JournalBesideError(
+                f"answer= of {operation!r} writes, and the journal is another database, so that the rows could stand "
+                "without the answer. Write them in the effect's settled(), keyed by context.ref."
+            )
+        return execute(sql, params, many, context)
+
+    with connections[DEFAULT_DB_ALIAS].execute_wrapper(refuse):
+        yield
 
 
 @contextmanager
@@ -120,8 +141,10 @@ def _savepoint() -> Iterator[None]:
     Raises:
         MarkedForRollbackError: a database error was caught inside, or `set_rollback(True)` was called.
     """
-    connection = journal()
-    with transaction.atomic(using=connection.alias):
+    # with a journal of its own the project's rows commit when the block is left, all of them or none
+    connection = connections[DEFAULT_DB_ALIAS] if is_beside() else journal()
+    own = transaction.atomic(using=journal().alias) if is_beside() else nullcontext()
+    with own, transaction.atomic(using=connection.alias):
         yield
         if connection.needs_rollback:
             raise MarkedForRollbackError(

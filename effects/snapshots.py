@@ -8,6 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from effects import canonical
+from effects._logs import get_logger
+from effects.effect import get_effect
+from effects.exceptions import EffectDefinitionError
 from effects.models import Execution, Request
 from effects.outcomes import (
     Abandoned,
@@ -16,6 +19,7 @@ from effects.outcomes import (
     Completed,
     Executing,
     Failed,
+    MissingOutput,
     NeedsIntervention,
     Outcome,
     PartiallyCompleted,
@@ -27,6 +31,14 @@ from effects.states import EXECUTION_SETTLED, REQUEST_ENDED, ExecutionState, Req
 from effects.types import Actor, Context, Item
 
 __all__ = ["ExecutionSnapshot", "RequestSnapshot", "actor_from_json", "barrier", "context_of", "outcome_of", "snapshot"]
+
+log = get_logger("effects.snapshots")
+
+_EXPIRED = "its output is no longer kept: retention dropped it at {at}"
+_UNREADABLE = (
+    "its output, stored under output_version {version}, cannot be read by this code ({why}); mend upgrade_output() or "
+    "output_type"
+)
 
 
 def actor_from_json(data: dict[str, str] | None) -> Actor | None:
@@ -41,7 +53,7 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
         "operation": row.operation,
         "may_have_applied": row.may_have_applied,
     }
-    output = canonical.load(row.output) if row.output is not None else None
+    output = _output_of(row)
     match ExecutionState(row.state):
         case ExecutionState.COMPLETED:
             return Completed(**common, output=output, reference=row.reference)
@@ -67,6 +79,24 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
             return Uncertain(**common, reason=str(row.reason))
         case _:
             return NeedsIntervention(**common, reason=str(row.reason))
+
+
+def _output_of(row: Execution) -> Any:
+    """Return the stored output as this code reads it, or a `MissingOutput`: a row is read whatever its output is."""
+    if row.output is None:
+        return MissingOutput("expired", _EXPIRED.format(at=row.pruned_at)) if row.pruned_at else None
+    try:
+        effect = get_effect(row.operation)
+    except EffectDefinitionError:  # the effect is gone, and its rows are still read, as they were stored
+        effect = None
+    try:
+        return canonical.load(row.output) if effect is None else effect.load_output(row.output, row.output_version)
+    except Exception as error:  # noqa: BLE001 - `upgrade_output` and the output's class are the project's code
+        why = canonical.clean_text(f"{type(error).__name__}: {error}", 300)
+        log.warning(
+            "The output of %s %s, version %s, cannot be read: %s", row.operation, row.pk, row.output_version, why
+        )
+        return MissingOutput("unreadable", _UNREADABLE.format(version=row.output_version, why=why))
 
 
 def barrier(row: Execution) -> datetime | None:

@@ -237,7 +237,7 @@ class Context(Generic[P]):
     reference: str
     about: tuple[str, str] | None
     previous: Outcome | None = None
-    token: Any = None
+    token: Any = field(default=None, repr=False)
     compensates: str | None = None
 
 
@@ -245,7 +245,8 @@ class Context(Generic[P]):
 class Applied:
     """The provider's answer is itself the proof that it happened."""
 
-    output: Any = None
+    # not in repr, here and below: what a provider said is shown after it was redacted, not before
+    output: Any = field(default=None, repr=False)
     reference: str = ""
 
 
@@ -257,7 +258,7 @@ class Item:
     applied: bool
     reference: str = ""
     code: str = ""
-    message: str = ""
+    message: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ class Partial:
     """Some items were applied and others were refused; nothing is in doubt."""
 
     items: Sequence[Item]
-    output: Any = None
+    output: Any = field(default=None, repr=False)
     reference: str = ""
 
 
@@ -281,7 +282,7 @@ class Submitted:
 class Proceed:
     """The precondition holds. `token` reaches `send` as `context.token`."""
 
-    token: Any = None
+    token: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,16 @@ class Found:
     """The provider's own record shows that it happened. `items` where it is itemised and not all applied."""
 
     reference: str
-    output: Any = None
+    output: Any = field(default=None, repr=False)
     items: Sequence[Item] = ()
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
 class Absent:
     """The provider has no record of it, accepted orders included. Believed only after the barrier."""
 
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class ProvenFailed:
     """The provider's record shows that it was refused for good and did not happen."""
 
     code: str
-    message: str = ""
+    message: str = field(default="", repr=False)
     reference: str = ""
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class InProgress:
 
     reference: str = ""
     expect_by: datetime | None = None
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Inconclusive:
     """The look-up worked and could not decide. Spends the budget."""
 
     reason: str = ""
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Unreachable:
     """The provider could not be asked. Evidence of nothing; spends nothing."""
 
     reason: str = ""
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Conflict:
 
     reason: str
     reference: str = ""
-    proof: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 Verdict = Found | Absent | ProvenFailed | InProgress | Inconclusive | Unreachable | Conflict

@@ -13,7 +13,8 @@ from django.db.models.functions import Now
 from effects import transitions
 from effects.exceptions import EffectDefinitionError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
-from effects.snapshots import barrier
+from effects.outcomes import Outcome
+from effects.snapshots import barrier, outcome_of
 from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
 from effects.types import Actor
 from effects_admin.display import moment
@@ -70,6 +71,11 @@ class Case:
         if self.approval is None:
             return 0
         return max(self.approval.quorum - sum(vote.decision == "approve" for vote in self.votes), 0)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What it stands for, as callers get it."""
+        return outcome_of(self.row)
 
     @property
     def barrier_at(self) -> datetime | None:

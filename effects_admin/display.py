@@ -86,7 +86,7 @@ def pretty(stored: str | None) -> str:
     if stored is None:
         return ""
     try:
-        return visible(json.dumps(canonical.load(stored), ensure_ascii=False, indent=2))
+        return visible(json.dumps(canonical.load(stored), ensure_ascii=False, indent=2, default=str))
     except (ValueError, RecursionError):
         return visible(stored)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from effects.outcomes import MissingOutput
 from effects.states import ApprovalState, ExecutionState, RequestState
 from effects.transitions.lookups import LOOKUP_BUDGET
 from effects_admin.cases import Case, RequestCase
@@ -21,6 +22,18 @@ def next_steps(case: Case) -> list[str]:
         steps.append(
             f"The project's own rows could not be written ({case.row.hook_error or 'no error recorded'}); the next "
             f"try is due {_when(case.row.hook_due_at, case.seen_at)}."
+        )
+    if case.row.pruned_at is not None:
+        steps.append(
+            f"Retention dropped its payload, output and messages at {moment(case.row.pruned_at)}; key, digests, state, "
+            "reference and decisions stay, and it is never sent again."
+        )
+    output = getattr(case.outcome, "output", None)
+    if isinstance(output, MissingOutput) and output.why == "unreadable":
+        steps.append(f"It happened, and {output.message}.")
+    if case.row.contract.get("secrets"):
+        steps.append(
+            "Its payload holds a secret, which is kept nowhere: there is one send, by the call that brought it."
         )
     if case.row.trouble_count:
         steps.append(f"Working on it raised an error {case.row.trouble_count} times in a row: {case.row.trouble}")

@@ -28,10 +28,10 @@ def of_request(row: Request) -> Iterator[Finding]:
 
 
 def _wrong(row: Execution) -> Iterator[tuple[str, str]]:
-    # an empty text is no JSON: a tombstone, whose payload was dropped by retention and whose digest stays
-    if row.payload and canonical.digest("effects.payload", row.payload) != row.payload_digest:
+    # a tombstone has neither any more; the digests stay
+    if row.pruned_at is None and canonical.digest("effects.payload", row.payload) != row.payload_digest:
         yield "payload_digest", "the payload's digest is another one"
-    if _summary_digest(row) != row.summary_digest:
+    if row.pruned_at is None and _summary_digest(row) != row.summary_digest:
         yield "summary_digest", "the summary's digest is another one"
     effect = _effect(row)
     # an operation that is gone may have been keyed as an earlier name, which nobody knows any more

@@ -31,6 +31,7 @@ CODES: dict[str, Code] = {
     "receipts_count": Code("The row counts other receipts than there are.", _FORENSICS),
     # contents
     "payload_digest": Code("The payload is not the one that was recorded.", _FORENSICS),
+    "tombstone": Code("What retention dropped of it, and what its receipts say of that, do not agree.", _FORENSICS),
     "summary_digest": Code("What people are shown is not what was recorded.", _FORENSICS),
     "binding": Code("The binding is not the one of the row's key: a retry does not find the row.", _FORENSICS),
     "provider_key": Code("The provider's key is not the one of the row's key: deduplication is lost.", _FORENSICS),

@@ -14,6 +14,7 @@ __all__ = ["Line", "Replay", "differences"]
 
 #: The verbs after which something counts as proven.
 _PROVING = frozenset({"confirm", "resolve"})
+_UNPRUNED = "its contents are gone, and no receipt says that retention dropped them"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Replay:
     count: int = 0
     newest: Line | None = None
     is_proven: bool = False
+    is_pruned: bool = False
     faults: dict[str, str] = field(default_factory=dict)
     licences: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
 
@@ -65,6 +67,7 @@ class Replay:
             self.faults.setdefault("receipts_chain", f"receipt {line.sequence} {broken}")
         if line.event in _PROVING:
             self.is_proven = True
+        self.is_pruned = self.is_pruned or line.event == "prune"
         if line.event in ("permit", "resend") and isinstance(line.attempt, int):
             self.licences[line.attempt] = (line.approval, line.digest)
         self.newest = line
@@ -101,6 +104,8 @@ def differences(row: Execution | Request, replay: Replay) -> Iterator[Finding]:
     differing = _differing(row, replay.newest)
     if differing:
         faults["receipts_end"] = differing
+    if isinstance(row, Execution) and (row.pruned_at is not None) != replay.is_pruned:
+        faults["tombstone"] = "a receipt says that it was pruned, and it is whole" if replay.is_pruned else _UNPRUNED
     for code, wrong in faults.items():
         yield Finding(code, kind, str(row.pk), wrong)
 

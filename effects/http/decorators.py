@@ -12,7 +12,9 @@ from django.db import connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from effects._commits import is_beside
 from effects.conf import settings
+from effects.exceptions import JournalBesideError
 from effects.http.answers import STATUS
 from effects.http.calls import Call, call_of
 from effects.http.fingerprints import (
@@ -143,6 +145,12 @@ def _without_key(protection: Protection, call: Call) -> HttpResponseBase:
 
 def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     refuse_outer_transaction(protection.operation.name)
+    transactional = protection.operation.mode == "transactional"
+    if transactional and is_beside():
+        raise JournalBesideError(
+            f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
+            'cannot commit together. Make it mode="journaled".'
+        )
     who = identify(call.request, protection.identity)
     if who is None:
         call.refuse_anonymous()
@@ -152,7 +160,7 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
         return problem(error.code, status=error.status, extra={"reason": error.reason})
     call.parse()
     opening = _opening(protection, call, who, key, parts)
-    run = run_transactional if protection.operation.mode == "transactional" else run_journaled
+    run = run_transactional if transactional else run_journaled
     return run(protection, call, opening, _comparison(protection, call, parts))
 
 
@@ -170,7 +178,8 @@ def _opening(protection: Protection, call: Call, who: Identity, key: str, parts:
         fingerprint_version=VERSION,
         # a transactional view cannot call out through us, so it is not opaque
         declared=operation.performs or () if transactional else operation.performs,
-        local_writes=operation.local_writes,
+        # what the handler writes beside the journal cannot be seen, so its key is not freed
+        local_writes=operation.local_writes or is_beside(),
         actor=who.actor,
     )
 

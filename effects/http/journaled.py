@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import AbstractContextManager, nullcontext
 
@@ -13,6 +12,7 @@ from effects import leases, queries, transitions
 from effects._commits import journal
 from effects._current import RequestHandle, in_request
 from effects._faults import reach
+from effects._logs import get_logger
 from effects.exceptions import EffectsError, JournalUnavailableError, OutcomeError, RequestEndedError
 from effects.http.answers import answer, store, unavailable
 from effects.http.calls import OURS, Call
@@ -27,7 +27,7 @@ from effects.transitions import Opened, Opening
 
 __all__ = ["run_journaled"]
 
-log = logging.getLogger("effects.http")
+log = get_logger("effects.http")
 
 #: Waits before an answer is written again that the database did not take; the client waits meanwhile.
 WRITE_WAITS = (0.1, 0.5, 2.0)

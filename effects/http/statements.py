@@ -14,32 +14,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects._commits import committing
 from effects._current import RequestHandle, current
+from effects._sql import is_read, text_of
 from effects.exceptions import LocalWriteError, MarkedForRollbackError
 
 __all__ = ["ReadOnly", "Watch", "is_broken", "is_read", "marked_for_rollback"]
 
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-_LITERAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", re.DOTALL)
-#: Statements that change no row. Savepoints and SET LOCAL belong to blocks that the watched statements are in.
-_HARMLESS = ("SAVEPOINT ", "RELEASE ", "ROLLBACK TO ", "SET LOCAL ", "SET CONSTRAINTS ", "SHOW ")
-_WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|MERGE|INTO)\b")
 #: The journal's own tables: `perform_later` writes them in the caller's transaction.
 _OURS = re.compile(r"(?:INSERT\s+INTO|UPDATE)\s+\"?effects_", re.IGNORECASE)
 #: psycopg's and libpq's PQTRANS_INERROR.
 _IN_ERROR = 3
-
-
-def is_read(sql: object) -> bool:
-    """Return whether a statement is plainly a read: one SELECT (also `FOR UPDATE`), or no change at all."""
-    text = _LITERAL.sub("''", _COMMENT.sub(" ", _text(sql))).strip().rstrip(";").upper()
-    if ";" in text:
-        return False
-    if text.startswith(_HARMLESS):
-        return True
-    if text.startswith("SELECT"):
-        return "INTO" not in text or re.search(r"\bINTO\b", text) is None
-    # a common table expression may hide a write; FOR UPDATE in one is taken for it, which errs on the safe side
-    return text.startswith("WITH") and _WRITES.search(text) is None
 
 
 def is_broken(connection: BaseDatabaseWrapper) -> bool:
@@ -84,19 +67,11 @@ class ReadOnly:
         Raises:
             LocalWriteError: with the fix.
         """
-        if current() is self.handle and not committing() and not is_read(sql) and not _OURS.match(_text(sql)):
+        if current() is self.handle and not committing() and not is_read(sql) and not _OURS.match(text_of(sql)):
             raise LocalWriteError(
                 f"The view {self.handle.operation.name!r} declares performs= and writes outside of finishing(): "
-                f"{_text(sql)[:120]!r}. After a crash such a row would stand without its effect, or be written twice. "
-                "Write it in the effect's settled(), or in `with effects.current().finishing():`, or give the view "
-                "local_writes=True, which gives up that its key is freed where nothing was sent."
+                f"{text_of(sql)[:120]!r}. After a crash such a row would stand without its effect, or be written "
+                "twice. Write it in the effect's settled(), or in `with effects.current().finishing():`, or give the "
+                "view local_writes=True, which gives up that its key is freed where nothing was sent."
             )
         return execute(sql, params, many, context)
-
-
-def _text(sql: object) -> str:
-    if isinstance(sql, str):
-        return sql
-    if isinstance(sql, bytes):
-        return sql.decode("utf-8", "replace")
-    return str(sql.as_string(None)) if hasattr(sql, "as_string") else str(sql)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 from django.db import InterfaceError, OperationalError, transaction
 from django.http.response import HttpResponseBase
 
 from effects import transitions
 from effects._commits import commits, journal
 from effects._current import RequestHandle, in_request
+from effects._logs import get_logger
 from effects.exceptions import JournalUnavailableError
 from effects.http.answers import answer, store, unavailable
 from effects.http.calls import Call
@@ -20,7 +19,7 @@ from effects.transitions import Opened, Opening
 
 __all__ = ["TRANSIENT", "run_transactional"]
 
-log = logging.getLogger("effects.http")
+log = get_logger("effects.http")
 
 #: Refusals that say nothing lasting of the request: never stored where the key can be freed.
 TRANSIENT = frozenset({401, 403, 409, 423, 425, 429})

@@ -255,7 +255,13 @@ class Migration(migrations.Migration):
                     "provider_key",
                     models.CharField(help_text="The key sent to the provider; never changes.", max_length=64),
                 ),
-                ("payload", models.TextField(help_text="Canonical JSON: exactly what will be sent.")),
+                (
+                    "payload",
+                    models.TextField(
+                        blank=True,
+                        help_text="Canonical JSON: exactly what will be sent, secrets marked; empty once retention dropped it.",
+                    ),
+                ),
                 ("payload_digest", models.CharField(help_text="SHA-256 of it.", max_length=64)),
                 (
                     "payload_version",
@@ -409,7 +415,7 @@ class Migration(migrations.Migration):
                 ("output", models.TextField(help_text="Canonical JSON of what the effect gave.", null=True)),
                 (
                     "output_version",
-                    models.PositiveIntegerField(default=1, help_text="The payload_version that wrote it."),
+                    models.PositiveIntegerField(default=1, help_text="The declaration's output_version."),
                 ),
                 ("items", models.JSONField(help_text="Per item, for itemised effects.", null=True)),
                 ("reference", models.CharField(blank=True, help_text="The provider's own id.", max_length=255)),
@@ -442,6 +448,12 @@ class Migration(migrations.Migration):
                 ),
                 ("created_at", models.DateTimeField(help_text="When it was recorded.")),
                 ("settled_at", models.DateTimeField(help_text="When it was settled.", null=True)),
+                (
+                    "pruned_at",
+                    models.DateTimeField(
+                        help_text="When retention dropped payload, output and messages; null: it is whole.", null=True
+                    ),
+                ),
                 (
                     "compensates",
                     models.ForeignKey(
@@ -724,6 +736,17 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
+                condition=models.Q(
+                    ("settled_at__isnull", False),
+                    models.Q(("pruned_at__isnull", True), ("pruned_at__lt", models.F("settled_at")), _connector="OR"),
+                ),
+                fields=["settled_at"],
+                name="effects_execution_prunable",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
                 condition=models.Q(("trouble_count__gte", 3)), fields=["created_at"], name="effects_execution_trouble"
             ),
         ),
@@ -897,6 +920,17 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="effects_execution_settled_has_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="execution",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("payload__gt", ""), ("pruned_at__isnull", True)),
+                    models.Q(("payload", ""), ("pruned_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="effects_execution_pruned_has_no_payload",
             ),
         ),
         migrations.AddConstraint(

@@ -49,7 +49,10 @@ class Execution(models.Model):
     generation = models.PositiveIntegerField(default=1, help_text="Raised by supersede alone; part of provider_key.")
     provider = models.CharField(max_length=200, help_text="Which account at which provider.")
     provider_key = models.CharField(max_length=64, help_text="The key sent to the provider; never changes.")
-    payload = models.TextField(help_text="Canonical JSON: exactly what will be sent.")
+    payload = models.TextField(
+        blank=True,
+        help_text="Canonical JSON: exactly what will be sent, secrets marked; empty once retention dropped it.",
+    )
     payload_digest = models.CharField(max_length=64, help_text="SHA-256 of it.")
     payload_version = models.PositiveIntegerField(default=1, help_text="The declaration's payload_version.")
     safety_version = models.PositiveIntegerField(default=1, help_text="The declaration's safety_version.")
@@ -85,7 +88,7 @@ class Execution(models.Model):
     output = models.TextField(  # noqa: DJ001 - an empty text is no JSON, null is "none yet"
         null=True, help_text="Canonical JSON of what the effect gave."
     )
-    output_version = models.PositiveIntegerField(default=1, help_text="The payload_version that wrote it.")
+    output_version = models.PositiveIntegerField(default=1, help_text="The declaration's output_version.")
     items = models.JSONField(null=True, help_text="Per item, for itemised effects.")
     reference = models.CharField(max_length=255, blank=True, help_text="The provider's own id.")
     failure_code = models.CharField(max_length=100, blank=True, help_text="The provider's code, or ours.")
@@ -106,6 +109,9 @@ class Execution(models.Model):
     hook_error = models.CharField(max_length=2000, blank=True, help_text="What it raised the last time.")
     created_at = models.DateTimeField(help_text="When it was recorded.")
     settled_at = models.DateTimeField(null=True, help_text="When it was settled.")
+    pruned_at = models.DateTimeField(
+        null=True, help_text="When retention dropped payload, output and messages; null: it is whole."
+    )
 
     objects: ClassVar[JournalManager[Execution]] = JournalManager()
     locked_at: datetime
@@ -142,6 +148,10 @@ class Execution(models.Model):
                 | (~Q(state__in=values(EXECUTION_SETTLED)) & Q(settled_at__isnull=True)),
                 name="effects_execution_settled_has_time",
             ),
+            models.CheckConstraint(
+                condition=Q(pruned_at__isnull=True, payload__gt="") | Q(pruned_at__isnull=False, payload=""),
+                name="effects_execution_pruned_has_no_payload",
+            ),
         ]
         indexes = [
             models.Index(
@@ -158,6 +168,12 @@ class Execution(models.Model):
                 fields=["state", "created_at"],
                 condition=Q(state__in=values(EXECUTION_IN_DOUBT | {ExecutionState.AWAITING_APPROVAL})),
                 name="effects_execution_queue",
+            ),
+            models.Index(
+                fields=["settled_at"],
+                # settled anew, by late evidence, it has an output and messages again
+                condition=Q(settled_at__isnull=False) & (Q(pruned_at__isnull=True) | Q(pruned_at__lt=F("settled_at"))),
+                name="effects_execution_prunable",
             ),
             models.Index(fields=["created_at"], condition=Q(trouble_count__gte=3), name="effects_execution_trouble"),
             models.Index(F("created_at").desc(), F("id").desc(), name="effects_execution_newest"),

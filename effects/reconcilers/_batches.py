@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,13 +15,14 @@ from django.db.models.functions import Now
 
 from effects._commits import commits
 from effects._locks import ClockTimestamp, skip_locked
+from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import EffectsError
 from effects.models import Heartbeat
 
 __all__ = ["AGAIN", "Counts", "each", "take"]
 
-log = logging.getLogger("effects.reconcilers")
+log = get_logger("effects.reconcilers")
 M = TypeVar("M", bound=models.Model)
 Counts = Counter[str]
 
@@ -57,9 +57,17 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         )
 
 
-def each(name: str, ids: Iterable[Any], handle: Callable[[Any], str]) -> Counts:
-    """Hand each row to `handle` and count what it answers; one bad row stops no other. Then write the heartbeat."""
-    counts: Counts = Counter(_careful(name, row_id, handle) for row_id in ids)
+def each(name: str, ids: Iterable[Any], handle: Callable[[Any], str], *, before: Counts | None = None) -> Counts:
+    """Hand each row to `handle` and count what it answers; one bad row stops no other. Then write the heartbeat.
+
+    Args:
+        name: the sweep's.
+        ids: of the rows.
+        handle: does what is due with one row, and says in a word what that was.
+        before: what the sweep did already.
+    """
+    counts: Counts = Counter(before)
+    counts.update(_careful(name, row_id, handle) for row_id in ids)
     beat(name, counts)
     return counts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects import canonical
 from effects.effect import Effect, get_effect
 from effects.models import Execution
+from effects.redaction import seal
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ExecutionState
 
@@ -40,7 +40,7 @@ def assert_performed(
         for row in rows
         if row.state == str(state)
         and (key is None or row.key == key)
-        and (payload is None or row.payload == canonical.dump(payload))
+        and (payload is None or row.payload == seal(payload, row.binding)[0])
     ]
     if len(wanted) != times:
         known = "\n".join(f"  {row.key}: {row.state} ({row.reason}) {row.payload}" for row in rows) or "  none"

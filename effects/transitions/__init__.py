@@ -32,6 +32,7 @@ from effects.transitions.restores import (
     exposed_requests,
 )
 from effects.transitions.retention import drop_answers, free_keys
+from effects.transitions.tombstones import list_prunable, prune_execution
 from effects.transitions.troubles import TROUBLED_FROM, note_trouble
 
 __all__ = [
@@ -63,12 +64,14 @@ __all__ = [
     "freeze",
     "grant",
     "late_outcome",
+    "list_prunable",
     "note_trouble",
     "observe",
     "open_request",
     "order_resend",
     "permit",
     "postpone_send",
+    "prune_execution",
     "record",
     "record_later",
     "record_outcome",

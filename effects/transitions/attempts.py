@@ -11,9 +11,11 @@ from uuid import UUID
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_execution
-from effects.exceptions import FencedError
+from effects.effect import get_effect
+from effects.exceptions import EffectDefinitionError, FencedError
 from effects.failures import FailureClass
 from effects.models import Attempt, Execution
+from effects.redaction import is_redacting, redact_output
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
@@ -188,7 +190,7 @@ def complete_row(
     advance(
         row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
         evidence={**evidence, "reference": reference}, may_have_applied=True, open_attempts=0, lease_expires_at=None,
-        output=output_text(report.output), output_version=row.payload_version, reference=reference or row.reference,
+        output=output_text(report.output), output_version=_output_version(row), reference=reference or row.reference,
         items=items, exposed_until=row.exposed_until,
         applied_evidence=row.applied_evidence, expect_by=None, failure_code="", failure_message="", **options,
     )  # fmt: skip
@@ -200,10 +202,18 @@ def _item_as_json(item: Item) -> dict[str, Any]:
     return {**texts, "applied": bool(item.applied)}
 
 
-def output_text(output: Any) -> str:
-    """Return an output as canonical text; what cannot be kept exactly is kept cleaned: recording cannot fail."""
+def _output_version(row: Execution) -> int:
     try:
-        return canonical.dump(output)
+        return get_effect(row.operation).output_version
+    except EffectDefinitionError:  # resolved by a person after the effect was gone
+        return row.output_version
+
+
+def output_text(output: Any) -> str:
+    """Return an output as canonical text, redacted; what cannot be kept exactly is cleaned: recording cannot fail."""
+    try:
+        text = canonical.dump(output)
+        return canonical.dump(redact_output(canonical.load(text))) if is_redacting() else text
     except Exception:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
         return canonical.dump(canonical.clean_json(output))
 

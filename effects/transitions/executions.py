@@ -13,15 +13,16 @@ from effects import _current, canonical
 from effects._commits import commits
 from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
 from effects.approvers import somebody_can_decide
-from effects.effect import get_effect, rule_as_json
+from effects.effect import rule_as_json
 from effects.exceptions import (
     DuplicatePerformError,
     NobodyEntitledError,
     PayloadConflictError,
+    PayloadUnreadableError,
     PolicyChangedError,
     WrongStateError,
 )
-from effects.intents import Intent
+from effects.intents import Intent, is_same_payload
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
 from effects.settlement import hook_backoff, run_settled_hook
 from effects.snapshots import ExecutionSnapshot, snapshot
@@ -68,6 +69,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         RequestEndedError: the request ended or was taken over; nothing was recorded.
         DuplicatePerformError: this request performed the effect already, without a key of its own.
         PayloadConflictError: the key stands for another payload.
+        PayloadUnreadableError: nobody can tell whether the key stands for this payload.
         NobodyEntitledError: the rule asks for an approval that nobody can give.
     """
     with commits("performing an effect"):
@@ -284,10 +286,12 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
 
 def _join(row: Execution, intent: Intent, request: Request | None) -> None:
     """Meet an existing execution: the same payload only; whoever asks becomes a requester."""
-    conflict = row.payload_digest != intent.payload_digest
-    if conflict and row.payload_version != intent.effect.payload_version:
-        conflict = get_effect(row.operation).load(row.payload, row.payload_version) != intent.payload
-    if conflict:
+    try:
+        same = is_same_payload(intent, text=row.payload, digest=row.payload_digest, version=row.payload_version)
+    except PayloadUnreadableError as error:
+        error.effect_may_have_happened = row.may_have_applied
+        raise
+    if not same:
         raise PayloadConflictError(
             f"{row.operation} {row.key!r} already stands for another payload (execution {row.pk}, {row.state}). "
             "Nothing was sent. Use another key for another fact, or the same payload for a retry."
@@ -317,8 +321,8 @@ def _check_requester(row: Execution, intent: Intent) -> None:
 
 def _check_terms(row: Execution, intent: Intent) -> None:
     """Refuse to meet an unsettled execution under other terms than those that it was recorded under and will keep."""
-    frozen, terms = row.contract, intent.effect.contract()
-    changed = [name for name, value in terms.items() if name in frozen and frozen[name] != value]
+    frozen, terms = row.contract, intent.contract
+    changed = [name for name, value in terms.items() if name != "approval" and frozen.get(name, value) != value]
     asked, kept = rule_as_json(intent.rule), frozen.get("approval")
     # a rule that is gone meanwhile is kept by the row; its window may be another at each call
     if asked is not None and {**asked, "not_before": None} != {**(kept or {}), "not_before": None}:

@@ -17,7 +17,7 @@ from effects.transitions import _licences
 from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace
 from effects.types import Permit
 
-__all__ = ["PermitDecision", "may_resend", "permit"]
+__all__ = ["PermitDecision", "may_resend", "permit", "why_not_resendable"]
 
 _S = ExecutionState
 #: From these a send can start: the first and repeated ones, automatic resends, ordered resends.
@@ -96,6 +96,15 @@ def may_resend(row: Execution) -> bool:
     return key_ends > row.locked_at + timedelta(seconds=contract["request_timeout"])
 
 
+def why_not_resendable(row: Execution) -> str:
+    """Return why nobody can send an execution from its row; empty if its payload is there, whole."""
+    if row.contract.get("secrets"):
+        return "its payload held a secret, which was never kept: only the call that brought it could send it"
+    if not row.payload:
+        return "retention dropped its payload"
+    return ""
+
+
 def _lock_elder(execution_id: UUID) -> bool:
     """Lock what this execution supersedes or undoes, before it; return whether that still allows it.
 
@@ -125,8 +134,10 @@ def _permit_of(row: Execution, attempt: UUID, number: int, started: float) -> Pe
 
 
 def _may_be_sent(row: Execution) -> bool:
-    """Return whether the row itself allows a send now: due, holding its key, no lease, no proof of success."""
+    """Return whether the row itself allows a send now: due, whole, holding its key, no lease, no proof of success."""
     if row.state not in _SENDABLE or not row.holds_key or row.applied_evidence is not None:
+        return False
+    if why_not_resendable(row):
         return False
     if row.due_at is None or row.due_at > row.locked_at:
         return False

@@ -15,6 +15,7 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
 from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, effect_of
+from effects.transitions.permits import why_not_resendable
 from effects.types import Actor
 
 __all__ = ["order_resend"]
@@ -33,8 +34,8 @@ def order_resend(
 
     Raises:
         StaleRevisionError: it changed since they looked.
-        WrongStateError: it does not wait for a person, proof of success is on file, its key has passed on, or a resend
-            is ordered already.
+        WrongStateError: it does not wait for a person, proof of success is on file, its key has passed on, its payload
+            is not kept, or a resend is ordered already.
         NobodyEntitledError: the rule demands an approval that nobody can give.
         NotEntitledError: there is no name.
     """
@@ -68,6 +69,8 @@ def _check(row: Execution, revision: int) -> None:
         )
     if row.applied_evidence is not None:
         raise WrongStateError("Proof that it applied is on file; sending it again would do it twice.")
+    if why := why_not_resendable(row):
+        raise WrongStateError(f"{row.operation} {row.pk} cannot be sent again: {why}.")
     if _licences.lock_live(row) is not None:
         raise WrongStateError("A resend is ordered already.")
 

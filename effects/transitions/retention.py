@@ -1,4 +1,4 @@
-"""Retention: what of an ended request is dropped, and when. Executions keep their key and digest for ever."""
+"""Retention: what of an ended request is dropped, and when."""
 
 from __future__ import annotations
 

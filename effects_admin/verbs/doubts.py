@@ -9,6 +9,7 @@ from effects import operators
 from effects.effect import rule_from_json
 from effects.models import Execution, Resolution
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, ExecutionState, RequestState
+from effects.transitions.permits import why_not_resendable
 from effects_admin import forms
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import moment, money, span, visible
@@ -144,6 +145,8 @@ class OrderResend(Resolve):
             return "Proof that it happened is on file; another send would do it twice."
         if case.approval is not None and case.approval.state in APPROVAL_LIVE:
             return "Another send is ordered already."
+        if why := why_not_resendable(case.row):
+            return f"It cannot be sent again: {why}."
         return "" if case.row.holds_key else "Its key has passed to a successor."
 
     def consequences(self, case: Case) -> list[str]:

@@ -80,6 +80,12 @@ PLANTED = (
         "payload_digest",
     ),
     Planted(
+        "contents that nobody dropped by a rule",
+        "completed",
+        "UPDATE effects_execution SET pruned_at = now(), payload = '' WHERE id = %s",
+        "tombstone",
+    ),
+    Planted(
         "another summary",
         "awaiting",
         "UPDATE effects_execution SET summary = jsonb_set(summary, '{amount}', '1') WHERE id = %s",

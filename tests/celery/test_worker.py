@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import signal
 import sys
 import time
@@ -117,6 +119,23 @@ def test_a_worker_and_a_beat_finish_what_is_due(worker: Process, ledger: Any, se
     worker.wait_until(lambda: worker.log.read_text().count("effects.run_execution") >= handled + 8)
     assert [sends(ledger, row) for row in (hinted, lost, unhinted)] == [1, 1, 1]
     assert Receipt.objects.filter(event="permit").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_message_holds_nothing_but_an_id(queue: str, ledger: Any) -> None:
+    """Whatever the payload is, a broker that others read learns the execution's ref alone."""
+    with transaction.atomic():
+        outcome = effects.perform_later(Push, payload={"lost": False, "note": "canary-4111"}, key="canary-key")
+    values = [
+        str(ledger.lrange(name, 0, -1))
+        for name in ledger.scan_iter(f"{queue}*")
+        if ledger.type(name) in (b"list", "list")
+    ]
+    assert [value for value in values if outcome.ref in value]
+    bodies = [base64.b64decode(body).decode() for value in values for body in re.findall(r'"body": ?"([^"]+)"', value)]
+    assert bodies
+    for body in [*values, *bodies]:
+        assert "canary" not in body
 
 
 @pytest.mark.django_db(transaction=True)

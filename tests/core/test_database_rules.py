@@ -209,6 +209,15 @@ class TestRequests:
             RequestExecution.objects.create(request=request_row, execution=row, position=1, holds=True)
 
 
+class TestTombstones:
+    def test_only_a_tombstone_has_no_payload(self, row):
+        """An empty payload needs the time at which retention dropped it, and that needs an empty payload."""
+        with refused("effects_execution_pruned_has_no_payload"):
+            put(row, payload="")
+        with refused("effects_execution_pruned_has_no_payload"):
+            put(row, pruned_at="2026-01-01T00:00:00Z")
+
+
 class TestReceipts:
     @pytest.mark.parametrize("statement", ["UPDATE effects_receipt SET event = 'x'", "DELETE FROM effects_receipt"])
     def test_are_append_only(self, row, statement):

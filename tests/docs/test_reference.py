@@ -186,7 +186,7 @@ def test_every_attribute_and_method_of_an_effect_is_explained():
     """The tables of `Effect` have its attributes and methods."""
     shown = {row[0].strip("`").partition("(")[0] for row in rows(sections("effects")["Effect"])}
     attributes = {name for name in inspect.get_annotations(Effect) if name != "payload_type"}
-    internal = {"load", "contract"}
+    internal = {"read", "load", "load_output", "contract"}
     methods = {name for name, it in vars(Effect).items() if inspect.isfunction(it) and not name.startswith("_")}
     assert shown == attributes | (methods - internal)
 

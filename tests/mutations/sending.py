@@ -193,8 +193,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/intents.py",
-                "binding=binding_of(tenant, effect.keyed_as, key),",
-                'binding=binding_of(tenant, effect.keyed_as, f"{requested_by}/{key}"),',
+                "binding = binding_of(tenant, effect.keyed_as, key)",
+                'binding = binding_of(tenant, effect.keyed_as, f"{requested_by}/{key}")',
             ),
             Edit(
                 "effects/intents.py",
@@ -207,7 +207,7 @@ MUTATIONS = (
         "a key that stands for another payload is met",
         "promise 6",
         "tests/core/test_keys.py::TestKeys::test_same_key_other_payload_is_refused",
-        (Edit(f"{_T}/executions.py", "    if conflict:\n", "    if False:\n"),),
+        (Edit(f"{_T}/executions.py", "    if not same:\n", "    if False:\n"),),
     ),
     Mutation(
         "another safety version touches what is unsettled",

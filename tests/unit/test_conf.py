@@ -42,6 +42,8 @@ def test_defaults(settings: Any) -> None:
     assert effects_settings.DISPATCH == "none"
     assert effects_settings.RISK_RULES == {}
     assert effects_settings.REPLAY_CHECK is None
+    assert effects_settings.REDACTOR is None
+    assert effects_settings.EXECUTION_RETENTION is None
     assert "Set-Cookie" not in effects_settings.REPLAY_HEADERS
     assert problems() == []
 
@@ -92,6 +94,10 @@ def test_missing_setting_is_empty(settings: Any) -> None:
         ("RISK_RULES", {"high": "boss"}, "ApprovalRule"),
         ("DISPATCH", "selery", "did you mean 'celery'"),
         ("DISPATCH", None, "callable"),
+        ("REDACTOR", "nodots", "cannot be imported"),
+        ("REDACTOR", 5, "callable"),
+        ("EXECUTION_RETENTION", 400, "timedelta(seconds=60)"),
+        ("EXECUTION_RETENTION", timedelta(0), "positive"),
     ],
 )
 def test_wrong_values_name_setting_and_fix(settings: Any, name: str, value: Any, says: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -15,12 +14,13 @@ from django.db import Error
 from django.db.models import Count, Min, QuerySet
 
 from effects import _locks, transitions
+from effects._logs import get_logger
 from effects.audit.instants import parse_instant
 from effects.exceptions import EffectsError
 from effects.models import Execution, Receipt
 from effects.states import EXECUTION_SETTLED, values
 
-log = logging.getLogger("effects.restores")
+log = get_logger("effects.restores")
 ERRORS, COULD_NOT_RUN = 1, 2
 
 #: What no row stands for, so that no verb can put it in doubt.
