@@ -17,10 +17,12 @@ class EffectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import `<app>/effects.py` of each installed app, and register the system checks."""
+        """Import `<app>/effects.py` of each installed app, register the system checks, extend drf-spectacular."""
         from effects.checks import register_checks  # noqa: PLC0415 - models are not loaded when this module is
 
         register_checks()
+        if apps.is_installed("drf_spectacular"):
+            import_module("effects.http.schema")
         for config in apps.get_app_configs():
             if config.name == self.name or find_spec(f"{config.name}.effects") is None:
                 continue

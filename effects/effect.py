@@ -57,6 +57,8 @@ class Effect(Generic[P]):
         retry: how refusals that prove "not applied, try later" are repeated.
         payload_version: raised when the payload's shape changes; `upgrade` reads the older ones.
         safety_version: raised when it is unsafe for new code to touch unsettled rows of older code.
+        proposable_by: the permission (of several, joined by " & ", all) of those who may propose it through the API
+            of `effects.http.api`, where it is never sent without an approval; empty: nobody may.
     """
 
     operation: ClassVar[str] = ""
@@ -72,6 +74,7 @@ class Effect(Generic[P]):
     retry: ClassVar[Retry] = Retry()
     payload_version: ClassVar[int] = 1
     safety_version: ClassVar[int] = 1
+    proposable_by: ClassVar[str] = ""
     payload_type: ClassVar[type[Any]] = dict
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -121,6 +124,10 @@ class Effect(Generic[P]):
     def compensate(self, context: Context[P], permit: Permit) -> SendResult:
         """Undo a completed execution; like `send`."""
         raise NotImplementedError
+
+    def refuse_proposal(self, payload: P, *, user: Any, tenant: str) -> str:
+        """Return in words why `user` may not propose exactly this; empty if they may. May read rows, writes none."""
+        return ""
 
     def upgrade(self, payload: Any, version: int) -> Any:
         """Return a payload that was recorded under `version` in the present shape."""
@@ -267,6 +274,14 @@ def _check(cls: type[Effect[Any]]) -> None:
     need(
         cls.in_doubt is not InDoubt.ABANDON or cls.risk is Risk.LOW,
         "in_doubt = InDoubt.ABANDON gives up without a person, which only Risk.LOW may do",
+    )
+    need(
+        not cls.proposable_by or all("." in part for part in cls.proposable_by.split("&")),
+        "proposable_by = 'payments.propose_refund' is the permission of those who may propose it",
+    )
+    need(
+        not cls.proposable_by or cls.payload_type is not dict,
+        "proposable_by lets clients write the payload: declare what may be in it, as a frozen dataclass",
     )
     need(
         not cls.reversible or cls.compensate is not Effect.compensate,
