@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("operations/", include("effects.urls")),
+    path("effects/", include("effects.http.api.urls")),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", include("project.payments.urls")),
 ]

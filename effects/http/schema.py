@@ -160,7 +160,7 @@ class _Described(AutoSchema):
         if self.protection is not None:
             _add_protection(responses, registry, self.protection)
         if self.documented is not None:
-            _add_problems(responses, registry, self.documented.problems)
+            _add_problems(responses, _api_problem(registry), self.documented.problems)
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
@@ -194,7 +194,7 @@ def _parameters(protection: Protection) -> list[OpenApiParameter]:
 
 
 def _add_protection(responses: Schema, registry: ComponentRegistry, protection: Protection) -> None:
-    _add_problems(responses, registry, [kind for kind in CODES.values() if _can_meet(protection, kind)])
+    _add_problems(responses, _problem(registry), [kind for kind in CODES.values() if _can_meet(protection, kind)])
     too_large = CODES["idempotency_request_invalid"]
     _add(responses, "413", CONTENT_TYPE, _problem(registry), f"`{too_large.code}`: {too_large.title}.")
     if protection.operation.mode == "journaled":
@@ -207,13 +207,13 @@ def _can_meet(protection: Protection, kind: Code) -> bool:
     return protection.required or kind.code != "idempotency_key_missing"
 
 
-def _add_problems(responses: Schema, registry: ComponentRegistry, kinds: Iterable[Code]) -> None:
+def _add_problems(responses: Schema, problem: Schema, kinds: Iterable[Code]) -> None:
     by_status: dict[int, list[Code]] = {}
     for kind in kinds:
         by_status.setdefault(kind.status, []).append(kind)
     for status, found in by_status.items():
         text = "\n".join(f"- `{kind.code}`: {kind.title}." for kind in found)
-        _add(responses, str(status), CONTENT_TYPE, _problem(registry), text)
+        _add(responses, str(status), CONTENT_TYPE, problem, text)
         if any(kind.retry_after for kind in found):
             responses[str(status)].setdefault("headers", {})["Retry-After"] = RETRY_AFTER
 
@@ -258,6 +258,12 @@ def _problem(registry: ComponentRegistry) -> Schema:
     """Return the reference of the component of RFC 9457 problems of protected views."""
     codes = _words(registry, "EffectsProblemCode", CODES)
     return _component(registry, "EffectsProblem", _problem_schema(registry, codes))
+
+
+def _api_problem(registry: ComponentRegistry) -> Schema:
+    """Return the reference of the component of our own views' problems, which are REST framework's as well."""
+    code = _text("The problem's stable name; the descriptions of answers list those that they can have.")
+    return _component(registry, "EffectsApiProblem", _problem_schema(registry, code))
 
 
 def _problem_schema(registry: ComponentRegistry, codes: Schema) -> Schema:

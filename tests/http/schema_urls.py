@@ -96,6 +96,7 @@ router = SimpleRouter()
 router.register("things", Things, basename="things")
 urlpatterns = [
     path("operations/", include("effects.urls")),
+    path("effects/", include("effects.http.api.urls")),
     path("api/", Api.as_view()),
     path("function/", function),
     *router.urls,

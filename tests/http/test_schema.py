@@ -135,6 +135,26 @@ def test_the_status_resource_is_in_the_schema(schema: dict[str, Any], send: Any,
     assert set(component["required"]) == set(waiting.json()) & set(answered.json()) - {"status_url"}
 
 
+def test_the_api_is_in_the_schema(schema: dict[str, Any]) -> None:
+    """What it takes, what it answers, its problems; proposing needs a key as any protected view does."""
+    paths, components = schema["paths"], schema["components"]["schemas"]
+    propose = paths["/effects/proposals/"]["post"]
+    assert parameter(propose)["required"] is True
+    assert propose["requestBody"]["content"][JSON]["schema"] == ref("ProposalRequest")
+    assert propose["responses"]["201"]["content"][JSON]["schema"] == ref("EffectsProposal")
+    assert "`payload_invalid`" in propose["responses"]["400"]["description"]
+    assert propose["responses"]["403"]["content"][PROBLEM]["schema"] == ref("EffectsApiProblem")
+    vote = paths["/effects/approvals/{approval_id}/vote/"]["post"]
+    assert "`stale_revision`" in vote["responses"]["409"]["description"]
+    assert parameter(vote) is None
+    listed = paths["/effects/approvals/"]["get"]
+    assert {it["name"] for it in listed["parameters"]} == {"cursor", "page_size"}
+    assert listed["responses"]["200"]["content"][JSON]["schema"] == ref("EffectsApprovalPage")
+    assert components["EffectsProposal"]["properties"]["state"] == ref("EffectsExecutionState")
+    assert set(components["EffectsExecutionState"]["enum"]) == {str(word) for word in ExecutionState}
+    assert "304" in paths["/effects/proposals/{ref}/"]["get"]["responses"]
+
+
 def test_nothing_imports_the_extension_where_drf_spectacular_is_no_app() -> None:
     """The library starts without it, and without REST framework."""
     code = (
