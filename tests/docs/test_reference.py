@@ -23,6 +23,7 @@ from effects.http.decorators import idempotent
 from effects.http.problems import CODES, type_url
 from effects.reconcilers import SWEEPS
 from effects.testing import faults
+from effects.testing.probe import PROBES
 from effects_admin import permissions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT
@@ -312,6 +313,16 @@ def test_every_name_of_the_test_kit_is_explained():
     """The tables have the public names of `effects.testing` and of its faults."""
     shown = {entry.partition("(")[0] for entry in entries("testing")}
     assert shown == {*testing.__all__, *faults.__all__}
+
+
+def test_every_parameter_and_probe_of_the_probe_is_explained():
+    """The tables have the parameters, in order, and the probes."""
+    parameters, probes = (
+        [row[0].strip("`") for row in rows(part)]
+        for part in re.findall(r"(?:^\|.*\n)+", sections("testing", "##")["The probe"], re.MULTILINE)
+    )
+    assert parameters == list(inspect.signature(testing.idempotency_probe).parameters)
+    assert probes == list(PROBES)
 
 
 def test_every_reference_page_is_compared_here():

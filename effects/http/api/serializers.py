@@ -73,7 +73,8 @@ class ActorSerializer(serializers.Serializer[Any]):
     """A person or a program."""
 
     id = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment] - a member of the answer, not the field's label
+    # a member of the answer, not the field's own label
+    label = serializers.CharField()  # type: ignore[assignment]
 
     class Meta:
         ref_name = "EffectsActor"
