@@ -25,8 +25,9 @@ __all__ = ["PROBES", "ProbeError", "ProbeReport", "ProbeResult", "idempotency_pr
 
 #: What is probed, in this order.
 PROBES = ("twice", "concurrent", "changed", "other_user", "crash")
-#: Longer than every lease and quiet time of the defaults: what a crash left behind is looked at.
-LATER = timedelta(minutes=15)
+#: Longer than every lease and quiet time of the defaults, so that what a crash left behind is looked at; and as often
+#: as it takes to expire a lease, believe an absence, send again and settle, or the next probe would count that.
+LATER, ROUNDS = timedelta(minutes=15), 3
 
 
 @dataclass(frozen=True)
@@ -265,8 +266,9 @@ class _Probe:
         if not crashed:
             return ProbeResult(name, skipped="not reached")
         soon = self._send(self.client, case)
-        time_passes(LATER)
-        run_due()
+        for _ in range(ROUNDS):
+            time_passes(LATER)
+            run_due()
         late = self._send(self.client, case)
         problems = self._at_most_one(case) + self._broken([soon, late])
         if (soon.is_done or late.is_done) and self._count(case) == 0:

@@ -153,6 +153,8 @@ def test_an_assistant_sees_what_it_asked_for_the_present_person_alone(
     proposal = for_ann.proposed()
     assert for_ann.poll(proposal).status_code == api(ann).poll(proposal).status_code == 200
     assert for_bob.poll(proposal).status_code == for_bob.withdraw(proposal).status_code == 404
+    same_key = [one.propose(key="same").json()["ref"] for one in (for_ann, for_bob)]
+    assert len(set(same_key)) == 2
     assert api(ann).withdraw(proposal).status_code == 200
 
 

@@ -75,6 +75,12 @@ class _EffectsView(APIView):
         return as_problem
 
 
+def _acted_for(request: Any) -> str:
+    """Return who is acted for: an account that acts for many people sends keys of its own for each of them."""
+    principal = caller_of(request).principal
+    return principal.id if principal is not None else ""
+
+
 class ProposalsView(_EffectsView):
     """Where effects are proposed."""
 
@@ -86,7 +92,7 @@ class ProposalsView(_EffectsView):
         )
     }
 
-    @idempotent("effects.propose", mode="transactional")
+    @idempotent("effects.propose", mode="transactional", scope=_acted_for)
     def post(self, request: Request) -> Response:
         """Propose an effect: it is recorded, and sent only after somebody else has approved it."""
         caller = caller_of(request)
