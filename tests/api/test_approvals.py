@@ -144,6 +144,17 @@ def test_an_assistant_and_the_person_behind_it(agent: Any, approver: Any, api: A
     assert waiting(assistant) == []
 
 
+def test_an_assistant_does_not_vote_for_its_person(api: Any, agent: Any, person: Any, approver: Any) -> None:
+    """An account with every right, on somebody else's proposal: it acts for a person, and people vote themselves."""
+    rights = ("effects.view_execution", "effects.approve_execution")
+    boss, account = person("boss"), person("account", *rights)
+    proposal = agent.proposed()
+    answer = api(account, **{"X-Person": str(boss.pk)}).vote(proposal)
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_entitled")
+    assert "You act for boss" in answer.json()["detail"]
+    assert api(account).vote(proposal).status_code == 200
+
+
 def test_an_assistant_sees_what_it_asked_for_the_present_person_alone(
     agent: Any, approver: Any, api: Any, person: Any
 ) -> None:

@@ -100,6 +100,15 @@ def test_only_what_declares_it_to_those_who_may(agent: Any, approver: Any, opera
     assert not Execution.objects.exists()
 
 
+def test_not_even_a_superuser_proposes_what_declares_nothing(api: Any, person: Any, approver: Any) -> None:
+    """The effect decides, not the account: no permission stands for all effects."""
+    root = person("root")
+    root.is_superuser = True
+    root.save()
+    assert api(root).propose("api.closed").json()["code"] == "not_proposable"
+    assert api(root).propose("api.gift").status_code == 201
+
+
 @pytest.mark.parametrize(
     ("payload", "errors"),
     [
