@@ -17,12 +17,14 @@ class EffectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import `<app>/effects.py` of each installed app, register the system checks, begin to redact."""
+        """Import `<app>/effects.py` of each installed app, register the checks, begin to redact, extend drf-spectacular."""
         from effects import redaction  # noqa: PLC0415 - models are not loaded when this module is
         from effects.checks import register_checks  # noqa: PLC0415 - as above
 
         register_checks()
         redaction.install()
+        if apps.is_installed("drf_spectacular"):
+            import_module("effects.http.schema")
         for config in apps.get_app_configs():
             if config.name == self.name or find_spec(f"{config.name}.effects") is None:
                 continue

@@ -59,7 +59,7 @@ def perform(
         on_behalf_of: for whom they ask; may not approve it either.
         tenant: whose it is; the request's by default.
         about: your own object, for finding it again.
-        require_approval: ask people even where the effect's rule does not.
+        require_approval: ask people even where the effect's rule does not, and never those who ask for it.
         supersede: the ref of a failed or rejected execution whose key this one takes over, under a new provider key:
             how one asks again, corrects an amount, charges again after a decline. Repeated, it meets the successor.
 

@@ -120,6 +120,13 @@ class Settings:
         "Called with the request, returns who calls, None for anonymous; `user:<pk>` if unset.",
         values.to_subject,
     )
+    ON_BEHALF_OF = Setting(
+        "ON_BEHALF_OF",
+        None,
+        _PATH,
+        "Called with a request of the API, returns the user for whom the caller acts, who then asks as well; or None.",
+        values.to_optional_callable,
+    )
     TENANT_CONTEXT = Setting(
         "TENANT_CONTEXT",
         None,

@@ -59,6 +59,8 @@ class Effect(Generic[P]):
         output_type: a dataclass that stored outputs are read as; None: as they were stored, in plain JSON.
         output_version: raised when the output's shape changes; `upgrade_output` reads the older ones.
         safety_version: raised when it is unsafe for new code to touch unsettled rows of older code.
+        proposable_by: the permission (of several, joined by " & ", all) of those who may propose it through the API
+            of `effects.http.api`, where it is never sent without an approval; empty: nobody may.
     """
 
     operation: ClassVar[str] = ""
@@ -76,6 +78,7 @@ class Effect(Generic[P]):
     output_type: ClassVar[type[Any] | None] = None
     output_version: ClassVar[int] = 1
     safety_version: ClassVar[int] = 1
+    proposable_by: ClassVar[str] = ""
     payload_type: ClassVar[type[Any]] = dict
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -125,6 +128,10 @@ class Effect(Generic[P]):
     def compensate(self, context: Context[P], permit: Permit) -> SendResult:
         """Undo a completed execution; like `send`."""
         raise NotImplementedError
+
+    def refuse_proposal(self, payload: P, *, user: Any, tenant: str) -> str:
+        """Return in words why `user` may not propose exactly this; empty if they may. May read rows, writes none."""
+        return ""
 
     def upgrade(self, payload: Any, version: int) -> Any:
         """Return a payload that was recorded under `version` in the present shape."""
@@ -306,6 +313,14 @@ def _check(cls: type[Effect[Any]]) -> None:
     need(
         cls.in_doubt is not InDoubt.ABANDON or cls.risk is Risk.LOW,
         "in_doubt = InDoubt.ABANDON gives up without a person, which only Risk.LOW may do",
+    )
+    need(
+        not cls.proposable_by or all("." in part for part in cls.proposable_by.split("&")),
+        "proposable_by = 'payments.propose_refund' is the permission of those who may propose it",
+    )
+    need(
+        not cls.proposable_by or cls.payload_type is not dict,
+        "proposable_by lets clients write the payload: declare what may be in it, as a frozen dataclass",
     )
     need(
         not cls.reversible or cls.compensate is not Effect.compensate,

@@ -170,8 +170,9 @@ def make_intent(
     context = context_of_intent(intent)
     summary = summary_as_json(effect.describe(context))
     rule = _tightened(effect, effect.approval(context))
-    if rule is None and require_approval:
-        rule = ApprovalRule(approvers="effects.approve_execution")
+    if require_approval:
+        # who asks is not who agrees, also where the effect itself would let them
+        rule = replace(rule, four_eyes=True) if rule else ApprovalRule(approvers="effects.approve_execution")
     if rule is not None:
         refuse_to_wait(intent, "people must approve it first")
     return replace(intent, summary=summary, summary_digest=digest_of_summary(summary), rule=rule)

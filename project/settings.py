@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
     "effects",
     "effects_admin",
     "project.payments",
@@ -93,7 +94,9 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
 }
+SPECTACULAR_SETTINGS = {"TITLE": "A small shop", "VERSION": "1"}
 
 CELERY_BROKER_URL = os.environ.get("REDIS_URL") or "redis://localhost:6379/0"
 # Two demos on one Redis keep their queues apart by this prefix.

@@ -2,9 +2,12 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from drf_spectacular.views import SpectacularAPIView
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("operations/", include("effects.urls")),
+    path("effects/", include("effects.http.api.urls")),
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", include("project.payments.urls")),
 ]

@@ -38,6 +38,7 @@ class Code:
         retryable: Whether the same request under the same key may be sent again without a person deciding.
         anchor: The heading of the docs' page of problems.
         retry_after: What Retry-After says unless the caller knows better; None for no header.
+        page: The docs' page that has the heading, below `reference/`.
     """
 
     code: str
@@ -47,6 +48,7 @@ class Code:
     retryable: bool
     anchor: str
     retry_after: timedelta | None = None
+    page: str = "problems"
 
 
 def _code(
@@ -152,13 +154,14 @@ CODES: Mapping[str, Code] = MappingProxyType(
 )
 
 
-def type_url(code: str) -> str:
-    """Return the problem type (RFC 9457 §3.1.1): the address of its section in the docs."""
-    return f"{DOCS}/reference/problems/#{CODES[code].anchor}"
+def type_url(code: str | Code) -> str:
+    """Return the problem type (RFC 9457 §3.1.1): the address of its section in the docs; none: `about:blank`."""
+    kind = CODES[code] if isinstance(code, str) else code
+    return f"{DOCS}/reference/{kind.page}/#{kind.anchor}" if kind.anchor else "about:blank"
 
 
 def problem(
-    code: str,
+    code: str | Code,
     *,
     status: int | None = None,
     operation_ref: object = None,
@@ -172,7 +175,7 @@ def problem(
     """Build the answer for one problem.
 
     Args:
-        code: A key of `CODES`.
+        code: A key of `CODES`, or a kind that is not in there.
         status: Another HTTP status than the usual one, such as 413.
         operation_ref: The request's public id; left out for callers who must not learn it.
         operation_state: The state of the request or of its most doubtful execution.
@@ -189,20 +192,20 @@ def problem(
     Raises:
         KeyError: If there is no such code.
     """
-    kind = CODES[code]
+    kind = CODES[code] if isinstance(code, str) else code
     members: dict[str, Any] = {
         **(extra or {}),
-        "type": type_url(code),
+        "type": type_url(kind),
         "title": str(kind.title),
         "status": status or kind.status,
         "detail": detail if detail is not None else str(kind.detail) % _Parameters(extra or {}),
-        "code": code,
+        "code": kind.code,
         "safe_new_key": safe_new_key,
     }
     optional = {"operation_ref": operation_ref, "operation_state": operation_state, "status_url": status_url}
     members.update({name: str(value) for name, value in optional.items() if value is not None})
     wait = retry_after if retry_after is not None else kind.retry_after
-    return _response(code, members, wait)
+    return _response(kind.code, members, wait)
 
 
 def _response(code: str, members: dict[str, Any], wait: timedelta | None) -> HttpResponse:

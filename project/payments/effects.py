@@ -35,6 +35,17 @@ class RefundPayment(CreateRefund[ShopRefund]):
     lookup = effects.Eventual(quiet=_QUIET)
     # the demo's Stripe carries out a repeated key again: nothing may rest on its keys
     deduplicates = None
+    # an assistant with this permission proposes refunds under /effects/proposals/; people approve them
+    proposable_by = "payments.add_refund"
+
+    def refuse_proposal(self, payload: ShopRefund, *, user: Any, tenant: str) -> str:  # noqa: ARG002
+        """Refuse what is no refund of one of the shop's orders."""
+        order = Order.objects.filter(number=payload.order, currency=payload.currency).first()
+        if order is None or not order.payment_intent or order.payment_intent != payload.payment_intent:
+            return f"There is no order {payload.order} with this payment and currency."
+        if not 0 < payload.amount <= order.refundable:
+            return f"Only {order.refundable} of order {payload.order} can still be refunded."
+        return ""
 
     def approval(self, context: effects.Context[ShopRefund]) -> effects.ApprovalRule | None:
         """Ask somebody else from an amount on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -51,6 +52,7 @@ def refused(outcome: effects.Outcome) -> Response:
 class OrdersView(APIView):
     """`/orders/`."""
 
+    @extend_schema(request=OrderSerializer, responses={201: OrderSerializer})
     @effects.idempotent("payments.create_order", mode="transactional")
     def post(self, request: Request) -> Response:
         """Create an order; row and answer commit together."""
@@ -64,6 +66,7 @@ class OrdersView(APIView):
 class OrderView(APIView):
     """`/orders/<id>/`."""
 
+    @extend_schema(responses=OrderSerializer)
     def get(self, request: Request, order_id: int) -> Response:  # noqa: ARG002
         """Return an order."""
         return Response(OrderSerializer(get_object_or_404(Order, pk=order_id)).data)
@@ -72,6 +75,7 @@ class OrderView(APIView):
 class PayView(APIView):
     """`/orders/<id>/pay/`, from before the shop had effects: the view calls Stripe itself, so it is opaque."""
 
+    @extend_schema(request=None, responses={201: OrderSerializer})
     @effects.idempotent("payments.pay_order", mode="journaled")
     def post(self, request: Request, order_id: int) -> Response:  # noqa: ARG002
         """Charge the customer's card."""
@@ -82,6 +86,7 @@ class PayView(APIView):
 class RefundsView(APIView):
     """`/orders/<id>/refunds/`."""
 
+    @extend_schema(request=RefundRequest, responses={201: RefundSerializer})
     @effects.idempotent("payments.refund_order", mode="journaled", performs=[RefundPayment], answer=refund_answer)
     def post(self, request: Request, order_id: int) -> Response:
         """Refund an order, in part or whole; one key is one refund."""
@@ -101,6 +106,7 @@ class RefundsView(APIView):
 class PayoutsView(APIView):
     """`/payouts/`."""
 
+    @extend_schema(request=PayoutRequest, responses={201: PayoutSerializer})
     @effects.idempotent("payments.pay_out", mode="journaled", performs=[PayOut], answer=payout_answer)
     def post(self, request: Request) -> Response:
         """Send money to the shop's bank."""

@@ -588,3 +588,25 @@ def test_another_payload_never_meets_an_approved_key(ann: Any, bob: Any) -> None
     asked(Approved, by=ann)
     with pytest.raises(exceptions.PayloadConflictError):
         effects.perform(Approved, payload=ChargePayload("c1", 9000), key="k1", requested_by=ann)
+
+
+def test_who_demands_an_approval_does_not_give_it(ann: Any, bob: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`require_approval=True` also turns on four eyes where the effect's own rule does without."""
+    monkeypatch.setattr(Ruled, "rule", effects.ApprovalRule(approvers=RULE, four_eyes=False))
+    lax, strict = asked(Ruled, by=ann), asked(Ruled, by=ann, key="k2", require_approval=True)
+    assert approve(lax, ann).state == "pending"
+    with pytest.raises(exceptions.NotEntitledError, match="You asked for this one"):
+        approve(strict, ann)
+    assert approve(strict, bob).state == "pending"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [({"proposable_by": "propose"}, "permission"), ({"proposable_by": "a.propose"}, "dataclass")],
+)
+def test_what_may_be_proposed_says_who_may_and_what_is_in_it(attributes: dict[str, Any], words: str) -> None:
+    """A permission, and a payload that is a dataclass: clients write it."""
+    base = Ruled if words == "permission" else effects.Effect
+    body = {"operation": "bank.proposed", "provider": "bank", "send": lambda self, context, permit: None, **attributes}
+    with pytest.raises(exceptions.EffectDefinitionError, match=words):
+        effects.register(type("Proposed", (base,), body))

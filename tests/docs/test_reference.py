@@ -16,10 +16,14 @@ import effects
 from effects import celery, checks, conf, states, tasks, testing
 from effects.audit import CODES as AUDIT_CODES
 from effects.effect import Effect
+from effects.http.api import urls as api_urls
+from effects.http.api.problems import API_CODES
+from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer
 from effects.http.decorators import idempotent
-from effects.http.problems import CODES
+from effects.http.problems import CODES, type_url
 from effects.reconcilers import SWEEPS
 from effects.testing import faults
+from effects.testing.probe import PROBES
 from effects_admin import permissions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT
@@ -122,6 +126,34 @@ def test_a_problem_has_its_anchor_and_status(code: str):
     first = sections("problems")[code].strip().partition(". ")[0]
     assert f"Status {kind.status}" in first
     assert ("Retry-After" in first) == (kind.retry_after is not None)
+
+
+# -- the API ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_problem_of_the_api_is_on_its_page():
+    """The codes of the table, in its order, each under the anchor of its type and with its status."""
+    page = sections("api")
+    assert list(page) == list(API_CODES)
+    for code, kind in API_CODES.items():
+        assert type_url(kind).endswith(f"/reference/api/#{kind.anchor}")
+        assert f'<a id="{kind.anchor}"></a>`{code}`' in read("api")
+        assert page[code].strip().startswith(f"Status {kind.status}")
+
+
+def test_every_address_of_the_api_is_on_its_page():
+    """The addresses of its URLs, in order."""
+    shown = [row[0].strip("`") for row in rows(sections("api", "##")["Addresses"])]
+    assert shown == [re.sub(r"<\w+:", "<", str(pattern.pattern)) for pattern in api_urls.urlpatterns]
+
+
+@pytest.mark.parametrize(
+    ("heading", "serializer"), [("A proposal", ProposalSerializer), ("An approval", ApprovalSerializer)]
+)
+def test_every_member_of_an_answer_of_the_api_is_explained(heading: str, serializer: Any):
+    """The table has each field, in order or not."""
+    shown = [word for row in rows(sections("api", "##")[heading]) for word in words(row[0])]
+    assert sorted(shown) == sorted(serializer().fields)
 
 
 # -- states -----------------------------------------------------------------------------------------------------------
@@ -283,7 +315,29 @@ def test_every_name_of_the_test_kit_is_explained():
     assert shown == {*testing.__all__, *faults.__all__}
 
 
+def test_every_parameter_and_probe_of_the_probe_is_explained():
+    """The tables have the parameters, in order, and the probes."""
+    parameters, probes = (
+        [row[0].strip("`") for row in rows(part)]
+        for part in re.findall(r"(?:^\|.*\n)+", sections("testing", "##")["The probe"], re.MULTILINE)
+    )
+    assert parameters == list(inspect.signature(testing.idempotency_probe).parameters)
+    assert probes == list(PROBES)
+
+
 def test_every_reference_page_is_compared_here():
     """A new reference page needs a test that holds it to the code."""
-    compared = {"admin", "celery", "checks", "commands", "effects", "http", "problems", "settings", "states", "testing"}
+    compared = {
+        "admin",
+        "api",
+        "celery",
+        "checks",
+        "commands",
+        "effects",
+        "http",
+        "problems",
+        "settings",
+        "states",
+        "testing",
+    }
     assert {Path(page).stem for page in REFERENCE.glob("*.md")} == compared

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
 import effects
@@ -209,3 +209,34 @@ def test_a_payout_that_a_person_resolves(client: APIClient, faults: Faults) -> N
     assert again.json() == {"amount": 900, "currency": "eur", "stripe_id": "po_statement_4"}
     assert Payout.objects.get().execution == str(execution.pk)
     assert len(faults.sends(method="POST")) == 1
+
+
+def test_an_assistant_proposes_a_refund_and_a_person_approves_it(customer: User, approver: User, order: Order) -> None:
+    """A wrong order or amount is refused in words; nothing reaches Stripe before the approval, one refund after it."""
+    for user, codename in ((customer, "add_refund"), (approver, "approve_execution")):
+        user.user_permissions.add(Permission.objects.get(codename=codename))
+    assistant, person = APIClient(), APIClient()
+    assistant.force_login(customer)
+    person.force_login(approver)
+    payload = {"order": order.number, "payment_intent": order.payment_intent, "currency": "eur"}
+
+    def propose(key: str, **fields: Any) -> Any:
+        return post(
+            assistant, "/effects/proposals/", {"operation": "payments.refund", "payload": payload | fields}, key
+        )
+
+    for wrong in ({"amount": 100_001}, {"amount": 5, "order": "other"}, {"amount": 5, "currency": "usd"}):
+        refused = propose("wrong", **wrong)
+        assert (refused.status_code, refused.json()["code"]) == (422, "proposal_refused")
+    first, again = propose("k-1", amount=400), propose("k-1", amount=400)
+    assert (first.status_code, first.content) == (again.status_code, again.content) == (201, first.content)
+    run_due()
+    assert not Refund.objects.exists()
+    (waiting,) = person.get("/effects/approvals/").json()["results"]
+    vote = {"decision": "approve", "digest": waiting["digest"]}
+    assert person.post(f"/effects/approvals/{waiting['id']}/vote/", vote, format="json").status_code == 200
+    run_due()
+    run_due()
+    assert assistant.get(first.json()["url"]).json()["state"] == "completed"
+    assert Refund.objects.get().amount == 400
+    assert order.refundable == 99_600

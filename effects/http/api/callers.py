@@ -1,0 +1,148 @@
+"""Who calls the API, for whom, and what they may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models.functions import Now
+from rest_framework.exceptions import NotAuthenticated, PermissionDenied
+
+from effects import transitions
+from effects.approvers import is_entitled
+from effects.conf import settings
+from effects.exceptions import EffectDefinitionError, ExecutionNotFoundError
+from effects.http.identity import identify
+from effects.models import Approval, Execution
+from effects.states import APPROVAL_LIVE, ApprovalState
+from effects.types import Actor, ApprovalRule
+
+__all__ = ["CANCEL", "VIEW", "VIEW_PAYLOAD", "Caller", "Seen", "caller_of", "find_approval", "find_execution"]
+
+VIEW = "effects.view_execution"
+VIEW_PAYLOAD = "effects.view_payload"
+CANCEL = "effects.cancel_execution"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An account, the tenant in which it calls, and the person for whom it acts, if it is not that person's own."""
+
+    user: Any
+    actor: Actor
+    tenant: str
+    principal: Actor | None
+
+    def may(self, permission: str, row: Execution) -> bool:
+        """Return whether the account holds a permission, for everything or for this row."""
+        return bool(self.user.has_perm(permission) or self.user.has_perm(permission, row))
+
+    def asked_for(self, row: Execution) -> bool:
+        """Return whether this is one of those who asked, or were acted for.
+
+        An account that acts for many people is each time only the one of them.
+        """
+        return (self.principal or self.actor).id in {requester["id"] for requester in row.requesters}
+
+    def decides(self, approvers: str) -> bool:
+        """Return whether the caller holds what approvers need; programs that act for people never do."""
+        return self.principal is None and "." in approvers and is_entitled(self.user, ApprovalRule(approvers))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An execution and its live or newest approval, as a caller sees them at `at`, by the database's clock."""
+
+    row: Execution
+    approval: Approval | None
+    caller: Caller
+    at: datetime
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether the caller may know of it."""
+        caller, approval = self.caller, self.approval
+        if caller.asked_for(self.row) or caller.may(VIEW, self.row):
+            return True
+        return approval is not None and caller.decides(approval.approvers)
+
+    def why_not(self) -> str:
+        """Return in words why the caller cannot decide it now; empty if they can."""
+        approval, caller = self.approval, self.caller
+        if approval is None:
+            return "Nobody was asked to approve it."
+        if caller.principal is not None:
+            return f"You act for {caller.principal}; people decide for themselves."
+        try:
+            words = transitions.why_not(self.row, approval, caller.user)
+        except EffectDefinitionError:
+            words = "It was ordered by a person; nobody else is asked."
+        if words:
+            return words
+        if approval.state != ApprovalState.REQUESTED:
+            return f"This approval is {approval.state} already."
+        if approval.decide_by <= self.at:
+            return "The time to decide is over; nothing was sent."
+        mine = next((vote for vote in approval.votes.all() if vote.actor_id == caller.actor.id), None)
+        return f"You decided it before: {mine.decision}." if mine else ""
+
+
+def caller_of(request: Any) -> Caller:
+    """Return who calls.
+
+    Raises:
+        NotAuthenticated: nobody does.
+        PermissionDenied: no account is behind the request, so that nobody could be told apart from who asks.
+    """
+    who = identify(request)
+    if who is None:
+        raise NotAuthenticated
+    if who.actor is None:
+        raise PermissionDenied("An account of this site is needed.")
+    principal = settings.ON_BEHALF_OF
+    acted_for = Actor.of(principal(request)) if principal else None
+    if acted_for is not None and acted_for.id == who.actor.id:
+        acted_for = None
+    return Caller(request.user, who.actor, who.tenant, acted_for)
+
+
+def find_execution(caller: Caller, ref: UUID) -> Seen:
+    """Return an execution of the caller's tenant that they may see.
+
+    Raises:
+        ExecutionNotFoundError: there is none, for them.
+    """
+    row: Any = Execution.objects.filter(pk=ref, tenant=caller.tenant).annotate(seen_at=Now()).first()
+    approvals = Approval.objects.filter(execution_id=ref).order_by("-pk").prefetch_related("votes") if row else ()
+    return _visible(
+        row, next((it for it in approvals if it.state in APPROVAL_LIVE), next(iter(approvals), None)), caller
+    )
+
+
+def find_approval(caller: Caller, approval_id: UUID) -> Seen:
+    """Return an approval of the caller's tenant that they may see, with its execution.
+
+    Raises:
+        ExecutionNotFoundError: there is none, for them.
+    """
+    found: Any = (
+        Approval.objects.filter(pk=approval_id, execution__tenant=caller.tenant)
+        .select_related("execution")
+        .prefetch_related("votes")
+        .annotate(seen_at=Now())
+        .first()
+    )
+    if found is None:
+        raise ExecutionNotFoundError
+    found.execution.seen_at = found.seen_at
+    return _visible(found.execution, found, caller)
+
+
+def _visible(row: Any, approval: Approval | None, caller: Caller) -> Seen:
+    if row is not None:
+        seen = Seen(row, approval, caller, row.seen_at)
+        if seen.is_visible:
+            return seen
+    raise ExecutionNotFoundError("It is not there, or not yours to see.")

@@ -1,0 +1,233 @@
+"""The views of the API: each finds what the caller may see, calls one public function, and shows what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
+from django.utils.decorators import method_decorator
+from rest_framework.exceptions import NotFound
+from rest_framework.pagination import CursorPagination
+from rest_framework.parsers import JSONParser
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.encoders import JSONEncoder
+from rest_framework.views import APIView
+
+from effects import operators
+from effects.exceptions import NotEntitledError, StaleRevisionError
+from effects.http.api.callers import CANCEL, Seen, caller_of, find_approval, find_execution
+from effects.http.api.problems import API_CODES, as_problem
+from effects.http.api.proposals import propose
+from effects.http.api.serializers import (
+    ApprovalPage,
+    ApprovalSerializer,
+    ProposalRequest,
+    ProposalSerializer,
+    VoteRequest,
+    WithdrawRequest,
+    approval_data,
+    poll_after,
+    proposal_data,
+)
+from effects.http.decorators import idempotent
+from effects.http.problems import Code
+from effects.models import Approval
+from effects.states import ApprovalState, ExecutionReason
+
+__all__ = ["ApprovalsView", "Documented", "ProposalView", "ProposalsView", "VoteView", "WithdrawView"]
+
+
+@dataclass(frozen=True)
+class Documented:
+    """What a method takes and answers, for its schema."""
+
+    responses: Mapping[Any, Any]
+    request: Any = None
+    problems: tuple[Code, ...] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+def _problems(*codes: str) -> tuple[Code, ...]:
+    return tuple(API_CODES[code] for code in codes)
+
+
+class _EffectsView(APIView):
+    """JSON in, JSON out, problems for errors; the project's own authentication and throttles."""
+
+    permission_classes = (IsAuthenticated,)
+    parser_classes = (JSONParser,)
+    renderer_classes = (JSONRenderer,)
+    documented: ClassVar[Mapping[str, Documented]] = {}
+
+    def get_exception_handler(self) -> Any:
+        """Return what makes problems of errors."""
+        return as_problem
+
+
+def _acted_for(request: Any) -> str:
+    """Return who is acted for: an account that acts for many people sends keys of its own for each of them."""
+    principal = caller_of(request).principal
+    return principal.id if principal is not None else ""
+
+
+class ProposalsView(_EffectsView):
+    """Where effects are proposed."""
+
+    documented = {
+        "post": Documented(
+            {201: ProposalSerializer},
+            ProposalRequest,
+            _problems("request_invalid", "payload_invalid", "not_proposable", "proposal_refused", "nobody_entitled"),
+        )
+    }
+
+    @idempotent("effects.propose", mode="transactional", scope=_acted_for)
+    def post(self, request: Request) -> Response:
+        """Propose an effect: it is recorded, and sent only after somebody else has approved it."""
+        caller = caller_of(request)
+        asked = ProposalRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        outcome = propose(caller, asked.validated_data["operation"], asked.validated_data["payload"])
+        data = ProposalSerializer(proposal_data(find_execution(caller, UUID(outcome.ref)))).data
+        return Response(data, 201, headers={"Location": data["url"]})
+
+
+class ProposalView(_EffectsView):
+    """One proposal, or any other execution that the caller asked for, may view or may decide."""
+
+    documented = {"get": Documented({200: ProposalSerializer, 304: None}, problems=_problems("not_found"))}
+
+    def get(self, request: Request, ref: UUID) -> HttpResponseBase:
+        """Return where it stands, with a hint when to ask again; with `If-None-Match`, 304 while nothing changed."""
+        return _shown(request, find_execution(caller_of(request), ref))
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class WithdrawView(_EffectsView):
+    """Where a proposal is taken back."""
+
+    documented = {
+        "post": Documented(
+            {200: ProposalSerializer},
+            WithdrawRequest,
+            _problems("request_invalid", "not_found", "not_entitled", "already_decided"),
+        )
+    }
+
+    def post(self, request: Request, ref: UUID) -> HttpResponseBase:
+        """Take a proposal back that was not sent, for those who asked for it and who may cancel executions."""
+        caller = caller_of(request)
+        seen = find_execution(caller, ref)
+        if not caller.asked_for(seen.row) and not caller.may(CANCEL, seen.row):
+            raise NotEntitledError("You did not ask for it, and may not cancel it.")
+        asked = WithdrawRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        if seen.row.reason != ExecutionReason.WITHDRAWN:  # else it is the second click
+            operators.withdraw(seen.row.pk, by=caller.user, reason=asked.validated_data["reason"])
+        return _shown(request, find_execution(caller, ref))
+
+
+class _Oldest(CursorPagination):
+    """Oldest first, by the time-ordered id; no COUNT."""
+
+    ordering = "id"
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = 200
+
+    def decode_cursor(self, request: Request) -> Any:
+        """Refuse a cursor that is none of ours."""
+        cursor = super().decode_cursor(request)
+        if cursor is not None and cursor.position is not None:
+            try:
+                UUID(str(cursor.position))
+            except ValueError as error:
+                raise NotFound(self.invalid_cursor_message) from error
+        return cursor
+
+
+class ApprovalsView(_EffectsView):
+    """What waits for people."""
+
+    documented = {
+        "get": Documented(
+            {200: ApprovalPage},
+            query={"cursor": "Where the page begins, as `next` has it.", "page_size": "50 unless said, at most 200."},
+        )
+    }
+
+    def get(self, request: Request) -> Response:
+        """List the undecided approvals for which the caller holds the permission, and why they cannot decide some."""
+        caller = caller_of(request)
+        waiting = Approval.objects.filter(state=ApprovalState.REQUESTED.value, execution__tenant=caller.tenant)
+        # a handful of rules stand behind any number of rows, and a permission is asked of the backends, not of SQL
+        rules = waiting.order_by().values_list("approvers", flat=True).distinct()
+        mine = waiting.filter(approvers__in=[rule for rule in rules if caller.decides(rule)])
+        rows: Any = mine.select_related("execution").defer("execution__payload", "execution__output")
+        pages = _Oldest()
+        page: Any = pages.paginate_queryset(rows.prefetch_related("votes").annotate(seen_at=Now()), request, view=self)
+        seen = [Seen(found.execution, found, caller, found.seen_at) for found in page or ()]
+        return pages.get_paginated_response([ApprovalSerializer(approval_data(one)).data for one in seen])
+
+
+@method_decorator(transaction.non_atomic_requests, name="dispatch")
+class VoteView(_EffectsView):
+    """Where a person decides."""
+
+    documented = {
+        "post": Documented(
+            {200: ProposalSerializer},
+            VoteRequest,
+            _problems("request_invalid", "not_found", "not_entitled", "stale_revision", "already_decided"),
+        )
+    }
+
+    def post(self, request: Request, approval_id: UUID) -> HttpResponseBase:
+        """Approve or deny what was shown; with the quorum's last approval it is sent. Repeating it changes nothing."""
+        caller = caller_of(request)
+        seen = find_approval(caller, approval_id)
+        asked = VoteRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        vote = asked.validated_data
+        if caller.principal is not None:
+            raise NotEntitledError(seen.why_not())
+        _refuse_stale(seen, vote)
+        call = operators.grant if vote["decision"] == "approve" else operators.deny
+        call(seen.row.pk, by=caller.user, digest=vote["digest"], comment=vote["comment"], approval=approval_id)
+        return _shown(request, find_execution(caller, seen.row.pk))
+
+
+def _refuse_stale(seen: Seen, vote: dict[str, Any]) -> None:
+    """Refuse a vote on another revision than the present one, except a second click of the same vote.
+
+    The digest, which is what the vote is about, is compared again under the lock.
+    """
+    votes = seen.approval.votes.all() if seen.approval is not None else ()
+    repeated = any(it.actor_id == seen.caller.actor.id and it.decision == vote["decision"] for it in votes)
+    if not repeated and vote.get("revision", seen.row.revision) != seen.row.revision:
+        raise StaleRevisionError("It changed since it was shown; look at it again, then decide.")
+
+
+def _shown(request: Request, seen: Seen) -> HttpResponseBase:
+    """Return an execution, validated by its contents."""
+    data = ProposalSerializer(proposal_data(seen)).data
+    digest = hashlib.sha256(json.dumps(data, cls=JSONEncoder, sort_keys=True).encode()).hexdigest()
+    etag = f'"{digest[:32]}"'
+    response: Any = Response(data, headers={"ETag": etag, "Cache-Control": "private, no-cache"})
+    if request.method == "GET":
+        response = get_conditional_response(request._request, etag=etag, response=response)
+    seconds = poll_after(seen)
+    if seconds is not None:
+        response["Retry-After"] = str(seconds)
+    return response  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""The API for agents and front ends."""
