@@ -17,7 +17,7 @@ class EffectsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import `<app>/effects.py` of each installed app, register the checks, begin to redact, extend drf-spectacular."""
+        """Import `<app>/effects.py` of each installed app; checks, redaction and the schema begin with it."""
         from effects import redaction  # noqa: PLC0415 - models are not loaded when this module is
         from effects.checks import register_checks  # noqa: PLC0415 - as above
 

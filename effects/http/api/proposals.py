@@ -52,7 +52,7 @@ def _find(operation: str, caller: Caller) -> Effect[Any]:
 def _load(effect: Effect[Any], payload: dict[str, Any]) -> Any:
     """Return the payload as the declared type."""
     try:
-        return effect.load(canonical.dump(payload), effect.payload_version)
+        return effect.read(canonical.load(canonical.dump(payload)))
     except PayloadError as error:
         errors = list(_errors(effect.payload_type, payload)) or [_error(error)]
         raise ProposalError("payload_invalid", errors=errors) from error
