@@ -121,6 +121,19 @@ def test_whoever_reads_it_back_has_no_text() -> None:
         seen[0].reveal()
 
 
+def test_a_block_that_makes_the_call_itself_has_it() -> None:
+    """`sending` gives the text to the block, and masks it in what the block reports or raises."""
+    with effects.sending(Wire, payload=transfer(), key="k1") as sending:
+        assert sending.context is not None
+        account = sending.context.payload.account.reveal()
+        sending.report(effects.Applied({"to": account}, "po_1"))
+    assert isinstance(sending.outcome, effects.Completed)
+    assert sending.outcome.output == {"to": "[secret]"}
+    with pytest.raises(effects.Declined), effects.sending(Wire, payload=transfer(), key="k2") as sending:
+        raise effects.Declined(f"no {CANARY}")
+    assert sending.outcome.message == "no [secret]"  # type: ignore[attr-defined]
+
+
 # -- what it is compared by ----------------------------------------------------------------------------------------
 
 

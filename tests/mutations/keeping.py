@@ -1,0 +1,67 @@
+"""What is kept and what must not be: secrets, outputs, retention."""
+
+from __future__ import annotations
+
+from tests.mutations.rule import Edit, Mutation
+
+__all__ = ["MUTATIONS"]
+
+_T = "effects/transitions"
+_SECRETS = "tests/redaction/test_secrets.py"
+
+MUTATIONS = (
+    Mutation(
+        "what held a secret is sent again by order",
+        "§5 Secret",
+        f"{_SECRETS}::test_what_is_in_doubt_is_never_sent_again_without_it",
+        (Edit(f"{_T}/permits.py", '    if row.contract.get("secrets"):', "    if False:"),),
+    ),
+    Mutation(
+        "what holds a secret is sent later",
+        "§5 Secret",
+        f"{_SECRETS}::test_what_is_sent_later_or_approved_first_is_refused_before_anything_is_written",
+        (Edit("effects/intents.py", "    if intent.holds_secrets:\n        raise", "    if False:\n        raise"),),
+    ),
+    Mutation(
+        "another secret is the same payload",
+        "promise 6",
+        f"{_SECRETS}::test_another_secret_under_the_same_key_is_another_payload",
+        (
+            Edit(
+                "effects/redaction.py",
+                "        text = secret.reveal()",
+                '        text = (secret.reveal() and "x")',
+            ),
+        ),
+    ),
+    Mutation(
+        "a text is cut before it is redacted",
+        "§6 REDACTOR",
+        "tests/redaction/test_redactor.py::test_a_secret_across_the_cut_leaves_no_half",
+        (Edit("effects/cleaning.py", "max(limit, _REDACTED_WHOLE) if _redactors else limit", "limit"),),
+    ),
+    Mutation(
+        "an output that cannot be read counts as none",
+        "promise 7",
+        "tests/core/test_versions.py::test_an_output_that_cannot_be_read_permits_no_other_send",
+        (
+            Edit(
+                "effects/snapshots.py",
+                '        return MissingOutput("unreadable", _UNREADABLE',
+                '        return None and MissingOutput("unreadable", _UNREADABLE',
+            ),
+        ),
+    ),
+    Mutation(
+        "what an unanswered request needs is pruned",
+        "§4 tombstones",
+        "tests/core/test_tombstones.py::test_what_somebody_may_still_need_is_never_pruned",
+        (Edit(f"{_T}/tombstones.py", " ~Exists(open_request), ~Exists(relatives),", " ~Exists(relatives),"),),
+    ),
+    Mutation(
+        "receipts stay open after retention",
+        "promise 10",
+        "tests/core/test_tombstones.py::test_the_door_is_shut_again_behind_it",
+        (Edit(f"{_T}/tombstones.py", "SET LOCAL effects.retention = 'off'", "SET LOCAL effects.retention = 'on' "),),
+    ),
+)
