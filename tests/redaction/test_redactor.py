@@ -95,7 +95,7 @@ def test_a_secret_across_the_cut_leaves_no_half(redactor: Any) -> None:
     redactor()
     for before in range(1960, 2001, 4):
         assert "canary" not in canonical.clean_text("x" * before + CANARY + "y" * 1_000_000)
-    assert "canary" not in canonical.clean_reference("x" * 250 + CANARY)
+    assert "can" not in canonical.clean_reference("x" * 250 + CANARY)
     assert canonical.clean_text("x" * 3000) == "x" * 1999 + "…"
 
 
