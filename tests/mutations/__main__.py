@@ -20,13 +20,15 @@ from pathlib import Path
 
 from project.services import postgres
 from project.services.processes import Processes, ServiceError
-from tests.mutations import answering, deciding, proposing, sending
+from tests.mutations import answering, deciding, proposing, sending, serving
 from tests.mutations.lane import Lane
 from tests.mutations.rule import Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("effects", "effects_admin", "project", "tests", "manage.py", "pyproject.toml")
-MUTATIONS = (*sending.MUTATIONS, *deciding.MUTATIONS, *answering.MUTATIONS, *proposing.MUTATIONS)
+MUTATIONS = (
+    *sending.MUTATIONS, *deciding.MUTATIONS, *answering.MUTATIONS, *proposing.MUTATIONS, *serving.MUTATIONS,
+)  # fmt: skip
 #: Two copies side by side: a test waits for its database about half of the time.
 LANES = 2
 
