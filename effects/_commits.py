@@ -29,6 +29,7 @@ __all__ = [
     "inside_transaction",
     "journal",
     "note_xid",
+    "reaching",
     "refuse_open_transactions",
 ]
 
@@ -99,7 +100,7 @@ def refuse_open_transactions(what: str) -> None:
 
 
 @contextmanager
-def commits(what: str = "recording an effect") -> Iterator[None]:
+def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iterator[None]:
     """Run the block in a transaction of the journal; when it is left without an error, it has been committed.
 
     A COMMIT whose reply was lost is settled by `pg_xact_status` (PostgreSQL, "Transaction ID and Snapshot Information
@@ -108,18 +109,23 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
     What waits for the commit (`transaction.on_commit`) runs once it is proven; its errors are logged, never raised: the
     block has been committed, and whoever opened it must go on.
 
+    Args:
+        what: what it is for, in errors and in the names of its fault points.
+        foreign: the block runs a handler, whose own database errors (a lock timeout, a deadlock) are not the journal's.
+
     Raises:
         OpenTransactionError: a transaction is open already.
         MarkedForRollbackError: the block ended normally, but was marked for rollback.
         CommitLostError: nothing was committed; it may be tried again.
         CommitUnknownError: nobody can say; act as if nothing was committed, and expect that it was.
-        JournalUnavailableError: the database could not be reached before the COMMIT.
+        JournalUnavailableError: the database could not be reached before the COMMIT, or was too busy for it.
     """
     connection = journal()
     refuse_open_transactions(what)
     commit, finished = _Commit(), False
     hooks: list[Callable[[], None]] = []
-    token = _current.set(commit)
+    outer = _current.get()
+    _current.set(commit)
     try:
         with transaction.atomic(using=connection.alias, durable=True):
             yield
@@ -134,16 +140,32 @@ def commits(what: str = "recording an effect") -> Iterator[None]:
     except Error as error:
         # an OperationalError of COMMIT itself (a full disk) is settled too; a violated constraint says what it is
         if not _is_connection_failure(error) and not (finished and isinstance(error, OperationalError)):
-            raise
+            if foreign or not isinstance(error, OperationalError):
+                raise
+            raise JournalUnavailableError(f"{what}: the journal's database refused: {error}") from error
         connection.close()
         if not finished:
             raise JournalUnavailableError(f"The journal's database cannot be reached: {error}") from error
         _settle(commit, error)
     finally:
-        _current.reset(token)
+        # not by a token: in an async handler the block is left in another context than it was entered in
+        _current.set(outer)
     reach(commit_point(what, "after"))
     for hook in hooks:
         _run_hook(hook)
+
+
+@contextmanager
+def reaching(what: str) -> Iterator[None]:
+    """Say of the journal's own statements outside of `commits()` that it is out of reach, or too busy.
+
+    Raises:
+        JournalUnavailableError: a connection that broke, a lock timeout, a statement that took too long.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise JournalUnavailableError(f"{what}: the journal's database refused: {error}") from error
 
 
 def after_commit(hint: Callable[[], None]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from uuid import UUID
+
+from asgiref.sync import sync_to_async
 
 from effects._commits import commits, inside_transaction, is_beside, journal
 from effects.exceptions import JournalBesideError, OpenTransactionError, UndeclaredEffectError
 from effects.operations import ProtectedOperation
 from effects.types import Actor
 
-__all__ = ["RequestHandle", "current", "in_request", "without_request"]
+__all__ = ["Finishing", "RequestHandle", "current", "in_request", "without_request"]
 
 
 class RequestHandle:
@@ -44,16 +48,24 @@ class RequestHandle:
         """The public operation_ref."""
         return str(self.id)
 
-    @contextmanager
-    def finishing(self) -> Iterator[None]:
-        """Write the handler's own rows; they commit together with the frozen answer.
+    def finishing(self) -> Finishing:
+        """Write the handler's own rows; they commit together with the frozen answer. Async views: `async with`.
 
         Leaving the block does not commit yet: the decorator commits rows and answer after rendering. An exception
         inside undoes the rows.
 
         Raises:
-            OpenTransactionError: a transaction is open already, or the view is transactional (write there directly).
-            JournalBesideError: the journal is another database than the project's.
+            OpenTransactionError: on entering. A transaction is open already, or the view is transactional (write there
+                directly).
+            JournalBesideError: on entering. The journal is another database than the project's.
+        """
+        return Finishing(self)
+
+    def open(self) -> None:
+        """Open the transaction of `finishing()`.
+
+        Raises:
+            OpenTransactionError, JournalBesideError: as there.
         """
         if is_beside():
             raise JournalBesideError(
@@ -66,14 +78,9 @@ class RequestHandle:
             raise OpenTransactionError(
                 "finishing() opens the handler's last transaction, once and outside of atomic()."
             )
-        block = commits("finishing a request")
+        block = commits("finishing a request", foreign=True)
         block.__enter__()
         self.block = block
-        try:
-            yield
-        except BaseException as error:
-            self.close(error)
-            raise
 
     def close(self, error: BaseException | None = None) -> None:
         """Commit the open `finishing()` block, or undo it where there was an error.
@@ -110,6 +117,49 @@ class RequestHandle:
                 f"The view {self.operation.name!r} declares performs={list(declared)} and performs {operation!r}: add "
                 "the effect to performs=, or what becomes of the request after a crash is decided without it."
             )
+
+
+class Finishing:
+    """The block of `RequestHandle.finishing()`, with and without `async`."""
+
+    def __init__(self, handle: RequestHandle) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        """Open the transaction.
+
+        Raises:
+            OpenTransactionError: as `finishing()`, and in async code, where it would be another thread's.
+        """
+        if _in_event_loop():
+            raise OpenTransactionError("In an async view write `async with effects.current().finishing():`.")
+        self._handle.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Undo the rows where there was an error; otherwise the decorator commits them."""
+        if error is not None:
+            self._handle.close(error)
+
+    async def __aenter__(self) -> None:
+        """Open the transaction in the thread that runs the handler's `sync_to_async` calls and records its answer."""
+        await sync_to_async(self._handle.open, thread_sensitive=True)()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Undo the rows where there was an error."""
+        if error is not None:
+            await sync_to_async(self._handle.close, thread_sensitive=True)(error)
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 _handle: ContextVar[RequestHandle | None] = ContextVar("effects_request", default=None)

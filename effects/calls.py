@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import models, transaction
 
 from effects import queries, redaction, runner, transitions
-from effects._commits import after_commit, is_beside, refuse_open_transactions
+from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
 from effects._current import RequestHandle, current
 from effects.conf import settings
 from effects.dispatch import send_hint
@@ -73,13 +73,18 @@ def perform(
         PayloadUnreadableError: the key is known and its payload cannot be compared any more; nothing was sent.
         WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.
         UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing sent.
-        JournalUnavailableError: the record could not be proven committed; nothing was sent by this call.
+        CapacityError: outside of a protected request, the tenant is at a limit; nothing was recorded.
+        JournalUnavailableError: the journal was out of reach, too busy, or its commit could not be proven; nothing was
+            sent by this call. No error of the database itself comes out of it.
+        OutcomeUnrecordedError: the exception to that: it was sent, and what became of it could not be written down.
+            `effect_may_have_happened` is true; it is in doubt once its lease is past.
     """
     refuse_open_transactions(f"effects.perform({_name(effect)})")
     found, handle = _find(effect)
     superseded, undone = _uuid(supersede), None
     if superseded is not None:
-        old = Execution.objects.only("key", "compensates").get(pk=superseded)
+        with reaching("performing an effect"):
+            old = Execution.objects.only("key", "compensates").get(pk=superseded)
         # what follows an undoing undoes the same; sending instead would do it once more
         key, undone = old.key if key is None else key, old.compensates_id
     with redaction.hiding(payload):
@@ -184,9 +189,10 @@ def perform_later(
         `Pending` or `AwaitingApproval`, or the outcome of a known key.
 
     Raises:
-        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError: nothing was written.
+        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, CapacityError: nothing was written.
         SecretNotKeptError: the payload holds a secret, which no worker would have; nothing was written.
         JournalBesideError: the journal is another database than the project's; nothing was written.
+        JournalUnavailableError: the journal was out of reach or too busy; roll your transaction back.
     """
     if is_beside():
         raise JournalBesideError(
@@ -200,7 +206,7 @@ def perform_later(
             about=about, require_approval=require_approval,
         )  # fmt: skip
     refuse_to_wait(intent, "a worker would send it later")
-    with transaction.atomic(using=settings.DATABASE):
+    with reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
         execution = transitions.record_later(intent, handle=handle).execution
         after_commit(functools.partial(send_hint, str(execution.id)))
         after_commit(functools.partial(announce, execution))
@@ -228,7 +234,8 @@ def compensate(
         OpenTransactionError: a transaction is open.
     """
     refuse_open_transactions("effects.compensate")
-    original = Execution.objects.get(pk=queries.get(ref).id)
+    with reaching("undoing an effect"):
+        original = Execution.objects.get(pk=queries.get(ref).id)
     found, handle = _find(original.operation)
     if not found.reversible:
         raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
@@ -277,7 +284,9 @@ def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.Licen
         reason = ready.reason if isinstance(ready, Refuse | Later) else ""
         return runner.refuse_without_secret(execution.id, reason)
     # recorded or met without a permit, and due: it goes on from the row
-    return runner.license_row(Execution.objects.get(pk=execution.id), handle)
+    with reaching("performing an effect"):
+        row = Execution.objects.get(pk=execution.id)
+    return runner.license_row(row, handle)
 
 
 def _find(effect: type[Effect[Any]] | str) -> tuple[Effect[Any], RequestHandle | None]:
@@ -311,4 +320,7 @@ def _name(effect: type[Effect[Any]] | str) -> str:
 
 
 def _uuid(ref: str | UUID | None) -> UUID | None:
-    return None if ref is None else queries.get(ref).id
+    if ref is None:
+        return None
+    with reaching("performing an effect"):
+        return queries.get(ref).id

@@ -34,6 +34,9 @@ __all__ = [
     "check_server",
     "check_settings",
     "check_views_beside",
+    "link",
+    "make_error",
+    "make_warning",
     "register_checks",
 ]
 
@@ -50,26 +53,36 @@ def register_checks() -> None:
     """Register all checks; called once by the app's `ready`."""
     for check in (check_settings, check_package, check_journal, check_journal_options, check_views_beside):
         checks.register(check, TAG)
+    # not at the head: they need the URLs' side of the library, and its messages are made here
+    from effects import view_checks as views  # noqa: PLC0415
+
+    for check in (
+        views.check_transactions_of_views, views.check_effects_of_views, views.check_status_url, views.check_cors,
+    ):  # fmt: skip
+        checks.register(check, TAG)
     for check in (check_server, check_migrations):
         checks.register(check, TAG, checks.Tags.database)
 
 
-def _error(number: int, message: str, hint: str) -> checks.Error:
-    return checks.Error(message, hint=f"{hint} {_link(f'E{number:03}')}", id=f"{TAG}.E{number:03}")
+def make_error(number: int, message: str, hint: str) -> checks.Error:
+    """Return an error with its frozen id, and a hint that ends with a link to the page of checks."""
+    return checks.Error(message, hint=f"{hint} {link(f'E{number:03}')}", id=f"{TAG}.E{number:03}")
 
 
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=f"{hint} {_link(f'W{number:03}')}", id=f"{TAG}.W{number:03}")
+def make_warning(number: int, message: str, hint: str) -> checks.Warning:
+    """Return a warning, made as an error is."""
+    return checks.Warning(message, hint=f"{hint} {link(f'W{number:03}')}", id=f"{TAG}.W{number:03}")
 
 
-def _link(name: str) -> str:
+def link(name: str) -> str:
+    """Return where the page of checks explains an id."""
     return f"See {DOCS}/reference/checks/#effects-{name.lower()}"
 
 
 def check_settings(**_kwargs: Any) -> list[checks.CheckMessage]:
     """E001: a key of `EFFECTS` that is not one of ours. E002: a value that cannot be used."""
     return [
-        _error(1 if problem.unknown else 2, problem.message, problem.hint or "Change it in your settings.")
+        make_error(1 if problem.unknown else 2, problem.message, problem.hint or "Change it in your settings.")
         for problem in problems()
     ]
 
@@ -85,17 +98,17 @@ def check_journal(**_kwargs: Any) -> list[checks.CheckMessage]:
     except ConnectionDoesNotExist:
         known = ", ".join(sorted(connections))
         return [
-            _error(
+            make_error(
                 3,
                 f"EFFECTS['DATABASE'] names {alias!r}, which is not in DATABASES.",
                 f"Use one of {known}, or add a PostgreSQL database under that alias.",
             )
         ]
     except ImproperlyConfigured as error:
-        return [_error(4, f"The database {alias!r} cannot be used: {error}", "Install psycopg 3.")]
+        return [make_error(4, f"The database {alias!r} cannot be used: {error}", "Install psycopg 3.")]
     if vendor != "postgresql":
         return [
-            _error(
+            make_error(
                 4,
                 f"The journal's database {alias!r} is {vendor}, not PostgreSQL.",
                 "The journal needs PostgreSQL. A project on another database can keep its own and give the "
@@ -121,7 +134,7 @@ def check_journal_options(**_kwargs: Any) -> list[checks.CheckMessage]:
             found.append(_wrong_isolation(connection, "its options"))
     if not connection.settings_dict.get("AUTOCOMMIT", True):
         found.append(
-            _error(
+            make_error(
                 8,
                 f"The journal's database {connection.alias!r} has AUTOCOMMIT off.",
                 "Take AUTOCOMMIT out of it: nothing would be proven committed before a provider is called.",
@@ -138,7 +151,7 @@ def check_views_beside(**_kwargs: Any) -> list[checks.CheckMessage]:
     except ImproperlyConfigured:
         return []  # E002
     return [
-        _error(
+        make_error(
             12,
             f"The view {view.name!r} is transactional, and the journal's database {settings.DATABASE!r} is not that of "
             "its rows.",
@@ -166,7 +179,7 @@ def check_server(databases: Sequence[str] | None = None, **_kwargs: Any) -> list
     version = int(shown["server_version_num"]) // 10_000
     if version < MINIMUM_SERVER:
         found.append(
-            _error(
+            make_error(
                 7,
                 f"The journal's database {connection.alias!r} is PostgreSQL {version}.",
                 f"Upgrade it to PostgreSQL {MINIMUM_SERVER} or later.",
@@ -198,7 +211,7 @@ def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
     found: list[checks.CheckMessage] = []
     if needed - applied:
         found.append(
-            _error(
+            make_error(
                 11,
                 f"The journal's database {connection.alias!r} lacks {', '.join(sorted(needed - applied))}.",
                 f"Run manage.py migrate {APP_LABEL} --database {connection.alias}.",
@@ -206,7 +219,7 @@ def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
         )
     if applied - known:
         found.append(
-            _warning(
+            make_warning(
                 2,
                 f"The journal's database {connection.alias!r} has {', '.join(sorted(applied - known))}, "
                 "which this release does not know.",
@@ -230,7 +243,7 @@ def check_package(**_kwargs: Any) -> list[checks.CheckMessage]:
         if _claims_our_name(config) and Path(config.path).resolve() != ours
     ]
     found += [
-        _warning(
+        make_warning(
             1,
             f"There is another module named effects, at {other}.",
             f"Rename or uninstall it: a process's directory decides which one it imports. Ours is {ours}.",
@@ -241,7 +254,7 @@ def check_package(**_kwargs: Any) -> list[checks.CheckMessage]:
 
 
 def _foreign(message: str) -> checks.Error:
-    return _error(
+    return make_error(
         9,
         message,
         f"Rename or uninstall the other one, then install {DISTRIBUTION} again. In an app's own effects.py, "
@@ -297,7 +310,7 @@ def _startup_parameters(options: str) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_isolation(connection: BaseDatabaseWrapper, where: str) -> checks.Error:
-    return _error(
+    return make_error(
         5,
         f"The journal's database {connection.alias!r} does not run at READ COMMITTED, by {where}.",
         "Use READ COMMITTED for this alias, and another alias for code that needs another level.",
@@ -305,7 +318,7 @@ def _wrong_isolation(connection: BaseDatabaseWrapper, where: str) -> checks.Erro
 
 
 def _asynchronous(connection: BaseDatabaseWrapper, where: str) -> checks.Error:
-    return _error(
+    return make_error(
         6,
         f"The journal's database {connection.alias!r} has synchronous_commit off, by {where}.",
         "Turn it on for this alias: a crash of the server would forget what was sent.",
@@ -314,7 +327,7 @@ def _asynchronous(connection: BaseDatabaseWrapper, where: str) -> checks.Error:
 
 def _unreachable(connection: BaseDatabaseWrapper, error: Exception) -> checks.Error:
     first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return _error(
+    return make_error(
         10,
         f"The journal's database {connection.alias!r} cannot be reached: {first_line}",
         "Start it, or correct its entry in DATABASES.",

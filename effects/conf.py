@@ -141,6 +141,13 @@ class Settings:
         "Called before a stored answer is replayed; may refuse.",
         values.to_optional_callable,
     )
+    NOT_EXECUTED = Setting(
+        "NOT_EXECUTED",
+        None,
+        _PATH,
+        "Called with the request and a code when a protected view's handler did not run.",
+        values.to_optional_callable,
+    )
     REPLAY_HEADERS = Setting(
         "REPLAY_HEADERS",
         values.DEFAULT_REPLAY_HEADERS,
@@ -220,6 +227,20 @@ class Settings:
         "int",
         "Largest body that is fingerprinted, uploaded files not counted, in bytes.",
         values.to_count,
+    )
+    MAX_OPEN_PER_TENANT = Setting(
+        "MAX_OPEN_PER_TENANT",
+        None,
+        "int",
+        "Most requests, and most executions, that one tenant may have open; no limit if unset.",
+        values.to_optional_count,
+    )
+    MAX_IN_DOUBT_PER_TENANT = Setting(
+        "MAX_IN_DOUBT_PER_TENANT",
+        None,
+        "int",
+        "Most requests, and most executions, of one tenant that may be in doubt; no limit if unset.",
+        values.to_optional_count,
     )
     SWEEP_BATCH = Setting("SWEEP_BATCH", 100, "int", "Most rows that one sweep takes at a time.", values.to_count)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApprovalError",
+    "CapacityError",
     "CommitLostError",
     "CommitUnknownError",
     "DuplicatePerformError",
@@ -29,6 +30,7 @@ __all__ = [
     "NotEntitledError",
     "OpenTransactionError",
     "OutcomeError",
+    "OutcomeUnrecordedError",
     "OutputUnavailableError",
     "PayloadConflictError",
     "PayloadError",
@@ -133,6 +135,12 @@ class LocalWriteError(EffectsError):
     code = "local_write"
 
 
+class CapacityError(EffectsError):
+    """The tenant has too much open or in doubt."""
+
+    code = "execution_capacity"
+
+
 class OpenTransactionError(EffectsError, RuntimeError):
     """A provider cannot be called inside an open transaction; use `effects.perform_later` there."""
 
@@ -152,7 +160,7 @@ class MarkedForRollbackError(EffectsError, RuntimeError):
 
 
 class JournalUnavailableError(EffectsError):
-    """The journal's database cannot be reached."""
+    """The journal's database cannot be reached, or is too busy."""
 
     code = "execution_unavailable"
 
@@ -167,6 +175,17 @@ class CommitUnknownError(JournalUnavailableError):
     """COMMIT got no answer and the database does not say whether it happened."""
 
     code = "commit_unknown"
+
+
+class OutcomeUnrecordedError(EffectsError):
+    """The provider was called, and what became of it could not be recorded.
+
+    The execution is open until its lease is past, and in doubt then; the sweeps find out. Do not repeat it under
+    another key.
+    """
+
+    code = "outcome_unrecorded"
+    effect_may_have_happened = True
 
 
 class ExecutionNotFoundError(EffectsError, LookupError):

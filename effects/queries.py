@@ -11,13 +11,14 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
+from effects._commits import reaching
 from effects.exceptions import ExecutionNotFoundError
 from effects.models import Approval, Execution, Request
 from effects.outcomes import Outcome
 from effects.snapshots import ExecutionSnapshot, RequestSnapshot, outcome_of, request_snapshot, snapshot
 from effects.states import APPROVAL_LIVE, ExecutionState, values
 
-__all__ = ["await_", "get", "get_outcome", "get_request", "list_held_outcomes", "wait"]
+__all__ = ["await_", "get", "get_outcome", "get_request", "is_key_held", "list_held_outcomes", "wait"]
 
 #: The longest pause between two looks of `wait`.
 LONGEST_PAUSE = 0.5
@@ -55,6 +56,16 @@ def get_request(ref: str | UUID) -> RequestSnapshot:
         return request_snapshot(Request.objects.get(pk=ref))
     except (Request.DoesNotExist, ValidationError) as error:
         raise ExecutionNotFoundError(f"There is no request {ref}") from error
+
+
+def is_key_held(binding: str) -> bool:
+    """Return whether a protected request holds this key: asked again it is replayed or refused, not executed.
+
+    Raises:
+        JournalUnavailableError: it cannot be read now.
+    """
+    with reaching("reading a request"):
+        return Request.objects.filter(binding=binding, holds_key=True).exists()
 
 
 def list_held_outcomes(request_id: UUID) -> list[Outcome]:

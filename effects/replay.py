@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from effects import transitions
+from effects._commits import reaching
 from effects.conf import settings
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
@@ -24,6 +25,7 @@ from effects.states import EXECUTION_SETTLED, ExecutionState, RequestReason, Req
 from effects.transitions import Opened, Opening
 
 __all__ = [
+    "AtCapacity",
     "Compare",
     "Decision",
     "Ended",
@@ -171,6 +173,13 @@ class Free:
 
 
 @dataclass(frozen=True)
+class AtCapacity:
+    """The tenant is at a limit; nothing was opened."""
+
+    code: ClassVar[str] = "execution_capacity"
+
+
+@dataclass(frozen=True)
 class PolicyChanged:
     """It was recorded under rules that this code does not know, or may not touch."""
 
@@ -179,7 +188,7 @@ class PolicyChanged:
     code: ClassVar[str] = "operation_policy_changed"
 
 
-Decision = Run | Replay | InProgress | Waiting | InDoubt | Reused | Ended | Free | PolicyChanged
+Decision = Run | Replay | InProgress | Waiting | InDoubt | Reused | Ended | Free | PolicyChanged | AtCapacity
 
 
 def begin(
@@ -219,16 +228,20 @@ def decide(request: RequestSnapshot, now: datetime | None = None) -> Decision:
     Args:
         request: as it was found.
         now: the database's clock then; None: an answer that has just been stored, so its retention is not past.
+
+    Raises:
+        JournalUnavailableError: what it performed cannot be read now.
     """
-    match request.state:
-        case RequestState.RUNNING:
-            return InProgress(request)
-        case RequestState.RELEASED:
-            return Free(request)
-        case RequestState.WAITING | RequestState.IN_DOUBT:
-            return _decide_unsettled(request)
-        case _:
-            return _decide_ended(request, now)
+    with reaching("reading a request"):
+        match request.state:
+            case RequestState.RUNNING:
+                return InProgress(request)
+            case RequestState.RELEASED:
+                return Free(request)
+            case RequestState.WAITING | RequestState.IN_DOUBT:
+                return _decide_unsettled(request)
+            case _:
+                return _decide_ended(request, now)
 
 
 def close_lost(request_id: UUID, *, epoch: int | None, asked: bool = False, why: str) -> RequestSnapshot:
@@ -284,7 +297,7 @@ def _begin_once(opening: Opening, compare: Compare, open_request: Callable[[Open
             return Run(opened)
         request = opened.request
         if request is None:
-            return InProgress()
+            return AtCapacity() if opened.full else InProgress()
         refused = _refuse_other(request, opening, compare)
         if refused is not None:
             return refused

@@ -26,6 +26,7 @@ from effects.exceptions import (
     ExecutionNotFoundError,
     FencedError,
     JournalUnavailableError,
+    OutcomeUnrecordedError,
     TroubleError,
 )
 from effects.failures import classify, is_interrupt, read_answer
@@ -285,11 +286,20 @@ def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition
 
 
 def send(granted: License) -> ExecutionSnapshot:
-    """Make the one call that a permit licenses, and record what is known of it, whatever happens."""
+    """Make the one call that a permit licenses, and record what is known of it, whatever happens.
+
+    Raises:
+        OutcomeUnrecordedError: it may have happened, and the journal takes no outcome.
+    """
     reach("send.before_call")
     report, interrupt = _call(granted.effect, granted.context, granted.permit)
     reach("send.replied")
-    result = record_report(granted, report)
+    try:
+        result = record_report(granted, report)
+    except OutcomeUnrecordedError as error:
+        if interrupt is not None:
+            raise interrupt from error
+        raise
     if interrupt is not None:
         raise interrupt
     return result
@@ -299,22 +309,33 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
     """*Commits.* Record what became of a licensed call, for as long as it takes, and tell observers and requests.
 
     Under a lease that was taken over the news is kept as evidence.
+
+    Raises:
+        OutcomeUnrecordedError: the journal takes no outcome.
     """
     execution, permit = granted.execution, granted.permit
     try:
-        result = _write_until_done(
-            lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
-        )
-    except FencedError:
-        log.warning("The lease of %s %s was taken over; its news is kept.", execution.operation, execution.id)
-        result = _write_until_done(
-            lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report)
-        )
+        result = _record(execution, permit, report)
+    except (JournalUnavailableError, Error) as error:
+        raise OutcomeUnrecordedError(
+            f"{execution.operation} {execution.id} was sent, and what became of it could not be recorded: {error}"
+        ) from error
     if granted.recorded_now and result.receipt_count == execution.receipt_count + 1 and result.hook_due_at is None:
         announce(result)
     else:
         after_change(result)
     return result
+
+
+def _record(execution: ExecutionSnapshot, permit: Permit, report: Report) -> ExecutionSnapshot:
+    """Record what became of a send, or keep its news where the lease was taken over."""
+    try:
+        return _write_until_done(
+            lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
+        )
+    except FencedError:
+        log.warning("The lease of %s %s was taken over; its news is kept.", execution.operation, execution.id)
+        return _write_until_done(lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report))
 
 
 def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[Report, BaseException | None]:
@@ -366,7 +387,7 @@ def _write_until_done(write: Callable[[], T]) -> T:
     while True:
         try:
             return write()
-        except (JournalUnavailableError, OperationalError):  # noqa: PERF203 - away, or too busy: a lock timeout, a full disk
+        except JournalUnavailableError:  # noqa: PERF203 - away, or too busy: a lock timeout, a full disk
             if journal().in_atomic_block:
                 raise
             wait = next(waits, wait)

@@ -84,6 +84,11 @@ def to_count(value: object) -> int:
     return value
 
 
+def to_optional_count(value: object) -> int | None:
+    """Take an integer of at least 1, or None."""
+    return None if value is None else to_count(value)
+
+
 def to_text(value: object) -> str:
     """Take a string that is not empty."""
     if not isinstance(value, str) or not value:

@@ -15,6 +15,7 @@ from effects.http.problems import problem
 from effects.http.status import accepted, reported_state, status_url
 from effects.operations import StoredAnswer
 from effects.replay import (
+    AtCapacity,
     Decision,
     Ended,
     Free,
@@ -122,6 +123,8 @@ def answer(decision: Decision, request: Any, *, replayed: bool = True) -> HttpRe
             return _refusal(decision.code, decision.request, safe_new_key=safe)
         case Free():
             return unavailable()
+        case AtCapacity():
+            return problem(decision.code)
         case Run():
             raise TypeError("a request that runs has no answer yet")
 

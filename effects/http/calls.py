@@ -12,13 +12,17 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
 from effects._current import without_request
-from effects.exceptions import JournalUnavailableError, OutcomeError, RequestEndedError
+from effects._logs import get_logger
+from effects.conf import settings
+from effects.exceptions import JournalUnavailableError, OutcomeError, OutcomeUnrecordedError, RequestEndedError
 from effects.http.answers import rendered
 
 __all__ = ["OURS", "Call", "call_of"]
 
+log = get_logger("effects.http")
+
 #: Errors of ours that say where the operation stands: the decorator answers them, no exception handler sees them.
-OURS = (OutcomeError, RequestEndedError, JournalUnavailableError)
+OURS = (OutcomeError, RequestEndedError, JournalUnavailableError, OutcomeUnrecordedError)
 #: What Django answers with a 4xx of its own, outside of the view.
 _ANSWERED_BY_DJANGO = (Http404, PermissionDenied, BadRequest, MultiPartParserError, SuspiciousOperation)
 
@@ -46,6 +50,18 @@ class Call:
             PermissionDenied: 403, by the project's own page.
         """
         raise PermissionDenied("A protected operation needs to know who calls.")
+
+    def not_executed(self, code: str) -> None:
+        """Tell the project's `NOT_EXECUTED` that the handler does not run for this request, and why.
+
+        What it raises is logged: the client's answer does not hang on it.
+        """
+        try:
+            hook = settings.NOT_EXECUTED
+            if hook is not None:
+                hook(self.request, code)
+        except Exception:  # the project's code; the request is answered whatever it does
+            log.exception("NOT_EXECUTED failed for %s.", code)
 
     def respond(
         self, *, passes: tuple[type[Exception], ...] = (), undo: Callable[[Exception], None] | None = None

@@ -6,16 +6,19 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from asgiref.sync import markcoroutinefunction, sync_to_async
+from django.db import InterfaceError, OperationalError, connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from effects._commits import is_beside
+from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import JournalBesideError
-from effects.http.answers import STATUS
+from effects.http.answers import STATUS, unavailable
+from effects.http.async_views import Handler, refuse_rest_framework, shielded
 from effects.http.calls import Call, call_of
 from effects.http.fingerprints import (
     VERSION,
@@ -30,7 +33,7 @@ from effects.http.fingerprints import (
 from effects.http.identity import Identity, identify
 from effects.http.journaled import run_journaled
 from effects.http.keys import META_NAME, KeyInvalidError, parse_key
-from effects.http.placement import exempt, refuse_outer_transaction, refuse_placement, refuse_safe_method
+from effects.http.placement import exempt, is_async, refuse_outer_transaction, refuse_placement, refuse_safe_method
 from effects.http.problems import problem
 from effects.http.protection import Freeze, Protection, make_protection
 from effects.http.transactional import run_transactional
@@ -39,6 +42,10 @@ from effects.transitions import Opening
 
 __all__ = ["Protected", "idempotent"]
 
+log = get_logger("effects.http")
+
+#: What `NOT_EXECUTED` is told where somebody else refuses: an anonymous caller, a body that no parser reads.
+REFUSED = "request_refused"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
@@ -59,8 +66,8 @@ def idempotent(
     """Run a view once for each idempotency key, and answer a repeated request with the first answer's bytes.
 
     Stands on methods of `APIView` and `ViewSet` (above or below `@action`) and of Django's class-based views, below
-    `@api_view`, and on plain views. Authentication, permissions, throttles and negotiation run before it, on replays
-    too.
+    `@api_view`, and on plain views; journaled, also on async ones of Django. Authentication, permissions, throttles and
+    negotiation run before it, on replays too.
 
     Args:
         operation: the name of what is protected: "orders.refund".
@@ -90,7 +97,7 @@ def idempotent(
 
     def decorate(view: Callable[..., Any]) -> Protected:
         refuse_placement(view, operation, mode)
-        return Protected(view, protection)
+        return (AsyncProtected if is_async(view) else Protected)(view, protection)
 
     return decorate
 
@@ -115,30 +122,85 @@ class Protected:
         """Bind to a view, as a function does."""
         return self if instance is None else MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a request: `(request, …)`, or `(view, request, …)`."""
-        is_function = isinstance(args[0], HttpRequest) or hasattr(args[0], "_request")
-        call = call_of(args[0] if is_function else args[1], functools.partial(self.__wrapped__, *args, **kwargs))
-        if (call.http.method or "").upper() in _SAFE:
+        call = call_of(_request_of(args), functools.partial(self.__wrapped__, *args, **kwargs))
+        if _is_safe(call):
             return call.run()
-        try:
-            key = parse_key(call.http.META.get(META_NAME))
-        except KeyInvalidError as error:
-            return problem(error.code, extra={"reason": error.reason})
+        key = _key_of(self.effects_protection, call)
+        if isinstance(key, _Refused):
+            call.not_executed(key.code)
+            return key.response
+        if key is not None:
+            return _with_key(self.effects_protection, call, key)
+        if self.effects_protection.operation.mode == "transactional":
+            with transaction.atomic(using=settings.DATABASE):
+                return _unprotected(call.run())
+        return _unprotected(call.run())
+
+
+class AsyncProtected(Protected):
+    """A protected async view of Django; see `async_views` for who runs where."""
+
+    def __init__(self, view: Callable[..., Any], protection: Protection) -> None:
+        super().__init__(view, protection)
+        markcoroutinefunction(self)
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        """Learn the class: it is not REST framework's, which awaits nothing."""
+        if hasattr(owner, "initialize_request"):
+            refuse_rest_framework(self.effects_protection.operation.name)
+        super().__set_name__(owner, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the coroutine that answers a request: `(request, …)`, or `(view, request, …)`."""
+        request = _request_of(args)
+        if not isinstance(request, HttpRequest):
+            refuse_rest_framework(self.effects_protection.operation.name)
+        return self._answer(request, Handler(functools.partial(self.__wrapped__, *args, **kwargs)))
+
+    async def _answer(self, request: HttpRequest, handler: Handler) -> HttpResponseBase:
+        call = Call(request, handler.run)
+        if _is_safe(call):
+            return await handler.view()
+        key = _key_of(self.effects_protection, call)
+        if isinstance(key, _Refused):
+            await sync_to_async(call.not_executed, thread_sensitive=True)(key.code)
+            return key.response
         if key is None:
-            return _without_key(self.effects_protection, call)
-        return _with_key(self.effects_protection, call, key)
+            return _unprotected(await handler.view())
+        return await shielded(functools.partial(_with_key, self.effects_protection, call, key), handler)
 
 
-def _without_key(protection: Protection, call: Call) -> HttpResponseBase:
-    """Refuse, or run the view as if it was not protected and say so."""
-    if protection.required:
-        return problem("idempotency_key_missing")
-    if protection.operation.mode == "transactional":
-        with transaction.atomic(using=settings.DATABASE):
-            response = call.run()
-    else:
-        response = call.run()
+def _request_of(args: tuple[Any, ...]) -> Any:
+    is_function = isinstance(args[0], HttpRequest) or hasattr(args[0], "_request")
+    return args[0] if is_function else args[1]
+
+
+def _is_safe(call: Call) -> bool:
+    return (call.http.method or "").upper() in _SAFE
+
+
+class _Refused(NamedTuple):
+    """A refusal before anything is recorded."""
+
+    code: str
+    response: HttpResponseBase
+
+
+def _key_of(protection: Protection, call: Call) -> str | _Refused | None:
+    """Return the key; the refusal where it cannot be used, or is missing and required; None where there is none."""
+    try:
+        key = parse_key(call.http.META.get(META_NAME))
+    except KeyInvalidError as error:
+        return _Refused(error.code, problem(error.code, extra={"reason": error.reason}))
+    if key is None and protection.required:
+        return _Refused("idempotency_key_missing", problem("idempotency_key_missing"))
+    return key
+
+
+def _unprotected(response: HttpResponseBase) -> HttpResponseBase:
+    """Return the answer of a view that ran without a key, which says so."""
     response[STATUS] = "ignored"
     return response
 
@@ -151,15 +213,24 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
             f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
             'cannot commit together. Make it mode="journaled".'
         )
-    who = identify(call.request, protection.identity)
-    if who is None:
-        call.refuse_anonymous()
     try:
+        who = identify(call.request, protection.identity)
+        if who is None:
+            call.refuse_anonymous()
         parts = fingerprint(call.request, protection.fingerprint)
+        call.parse()
+        opening = _opening(protection, call, who, key, parts)
     except (BodyTooLargeError, BodyUnreadableError) as error:
+        call.not_executed(error.code)
         return problem(error.code, status=error.status, extra={"reason": error.reason})
-    call.parse()
-    opening = _opening(protection, call, who, key, parts)
+    except (OperationalError, InterfaceError):
+        # who calls is asked of the session's or the user's table; without them nothing can be recorded either
+        log.exception("The caller of %s cannot be known now.", protection.operation.name)
+        call.not_executed("execution_unavailable")
+        return unavailable()
+    except Exception:
+        call.not_executed(REFUSED)
+        raise
     run = run_transactional if transactional else run_journaled
     return run(protection, call, opening, _comparison(protection, call, parts))
 

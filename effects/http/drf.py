@@ -10,13 +10,31 @@ from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle, ScopedRateThrottle, UserRateThrottle
 from rest_framework.views import APIView
 
+from effects import queries
+from effects._logs import get_logger
+from effects.exceptions import JournalUnavailableError
 from effects.http.answers import rendered
 from effects.http.calls import Call
 from effects.http.case_blocks import unmarked_test_blocks
+from effects.http.identity import identify
+from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.placement import protection_of
+from effects.http.protection import Protection
+from effects.transitions import request_binding
 
-__all__ = ["ViewCall", "authenticated", "render_alone"]
+__all__ = [
+    "ReplaySparingScopedRateThrottle",
+    "ReplaySparingUserRateThrottle",
+    "SparesReplays",
+    "ViewCall",
+    "authenticated",
+    "render_alone",
+]
+
+log = get_logger("effects.http")
 
 
 class ViewCall(Call):
@@ -81,6 +99,52 @@ class ViewCall(Call):
             view.handle_exception = once
             raise
         return self.finish(response)
+
+
+class SparesReplays(BaseThrottle):
+    """Put before a throttle class: charges what will be executed, and nothing else.
+
+    A request under a key that is held already is a replay, a duplicate or a mistake, and the decorator answers it
+    without the handler; so is one whose key is missing or malformed. Neither is charged, and neither is refused when
+    the quota is spent: a client must always be able to learn what became of its request. One query for each request of
+    a protected view. Views that are not protected, and requests that run unprotected, are charged as usual.
+
+    Two requests that come with a new key in the same instant are both charged; give one back in `NOT_EXECUTED`.
+    """
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        """Return whether a request may go on, charging it only if it would be executed."""
+        return _runs_nothing(request, view) or super().allow_request(request, view)
+
+
+class ReplaySparingUserRateThrottle(SparesReplays, UserRateThrottle):
+    """`UserRateThrottle` that does not charge replays."""
+
+
+class ReplaySparingScopedRateThrottle(SparesReplays, ScopedRateThrottle):
+    """`ScopedRateThrottle` that does not charge replays."""
+
+
+def _runs_nothing(request: Request, view: APIView) -> bool:
+    """Return whether the decorator answers a request without its handler, as far as can be known now."""
+    method = (request.method or "").lower()
+    protection: Protection | None = protection_of(getattr(view, method, None))
+    if protection is None:
+        return False
+    try:
+        key = parse_key(request.META.get(META_NAME))
+    except KeyInvalidError:
+        return True
+    if key is None:
+        return protection.required
+    who = identify(request, protection.identity)
+    if who is None:
+        return False
+    try:
+        return queries.is_key_held(request_binding(who.tenant, who.subject, protection.scope_of(request), key))
+    except JournalUnavailableError:
+        log.exception("Whether a request is a replay cannot be read now; it is charged.")
+        return False
 
 
 def render_alone(response: HttpResponseBase) -> HttpResponseBase:

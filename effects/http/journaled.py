@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager, nullcontext
 
-from django.db import Error, InterfaceError, OperationalError
+from django.db import Error
 from django.http.response import HttpResponseBase
 
 from effects import leases, queries, transitions
-from effects._commits import journal
+from effects._commits import journal, reaching
 from effects._current import RequestHandle, in_request
 from effects._faults import reach
 from effects._logs import get_logger
-from effects.exceptions import EffectsError, JournalUnavailableError, OutcomeError, RequestEndedError
+from effects.exceptions import (
+    EffectsError,
+    JournalUnavailableError,
+    OutcomeError,
+    OutcomeUnrecordedError,
+    RequestEndedError,
+)
 from effects.http.answers import answer, store, unavailable
 from effects.http.calls import OURS, Call
 from effects.http.problems import CODES, problem
@@ -36,16 +42,21 @@ WRITE_WAITS = (0.1, 0.5, 2.0)
 def run_journaled(protection: Protection, call: Call, opening: Opening, compare: Compare) -> HttpResponseBase:
     """*Commits.* Run the view once for its key, outside of any transaction, or answer what is known of the key."""
     try:
-        decision = begin(opening, compare=compare, wait=protection.wait, open_request=_open)
+        decision = begin(opening, compare=compare, wait=protection.wait)
     except JournalUnavailableError:
         log.exception("%s could not be recorded.", opening.operation)
+        call.not_executed("execution_unavailable")
         return unavailable()
     if not isinstance(decision, Run):
+        call.not_executed(decision.code)
         return answer(decision, call.request)
     run = _Run(protection, call, decision.opened, opening)
     leases.hold(run.handle.id, run.handle.epoch)
     try:
         return run.respond()
+    except JournalUnavailableError:
+        log.exception("Request %s stays as it is; its lease will run out.", run.handle.id)
+        return unavailable()
     finally:
         leases.let_go(run.handle.id)
 
@@ -78,7 +89,7 @@ class _Run:
         except RequestEndedError as error:
             handle.close(error)
             return self._as_it_stands()
-        except JournalUnavailableError as error:
+        except (JournalUnavailableError, OutcomeUnrecordedError) as error:
             handle.close(error)
             log.exception("Request %s: the journal is out of reach.", handle.id)
             return self._cut_short(error)
@@ -122,7 +133,8 @@ class _Run:
         else:
             if is_broken(journal()):
                 raise marked_for_rollback()
-            found = transitions.conclude(handle.id, epoch=handle.epoch, answer=stored, joins=True)
+            with reaching("answering a request"):
+                found = transitions.conclude(handle.id, epoch=handle.epoch, answer=stored, joins=True)
             handle.close()
         if found.state is RequestState.ANSWERED:
             return response
@@ -144,16 +156,13 @@ class _Run:
                 time.sleep(wait)
         return transitions.conclude(self.handle.id, epoch=self.handle.epoch, answer=stored)
 
-    def _cut_short(self, error: OutcomeError | JournalUnavailableError) -> HttpResponseBase:
+    def _cut_short(self, error: EffectsError) -> HttpResponseBase:
         """Answer `require()`, or a journal that was out of reach: by `answer=` where it can, else as it stands."""
         handle = self.handle
         try:
             found = close_lost(handle.id, epoch=handle.epoch, asked=handle.wants_release, why=_why(error))
         except RequestEndedError:
             return self._as_it_stands()
-        except (JournalUnavailableError, Error):
-            log.exception("Request %s could not be closed; its lease will run out.", handle.id)
-            return unavailable()
         if found.state is RequestState.RELEASED and isinstance(error, OutcomeError) and error.code in CODES:
             # nothing was sent and the key is free; the client is told what the outcome was
             return problem(error.code, operation_ref=found.ref, operation_state=str(error.outcome.state))
@@ -161,11 +170,8 @@ class _Run:
 
     def _as_it_stands(self) -> HttpResponseBase:
         """Answer by the row: another has taken the request over, and the handler's bytes would be a lie."""
-        try:
+        with reaching("reading a request"):
             found = queries.get_request(self.handle.id)
-        except Error:
-            log.exception("Request %s cannot be read.", self.handle.id)
-            return unavailable()
         return answer(decide(found), self.call.request)
 
     def _abort(self, error: BaseException) -> None:
@@ -190,11 +196,3 @@ class _ServerError(Exception):
 def _why(error: BaseException) -> str:
     # no message: it may hold what the project does not want stored
     return f"HTTP {error.status}" if isinstance(error, _ServerError) else type(error).__name__
-
-
-def _open(opening: Opening) -> Opened:
-    try:
-        return transitions.open_request(opening)
-    except (OperationalError, InterfaceError) as error:
-        # also a statement that took too long: nothing has run, and the same request may be sent again
-        raise JournalUnavailableError(f"The request could not be opened: {error}") from error

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.http.response import HttpResponseBase
@@ -22,7 +23,16 @@ from effects._commits import refuse_open_transactions
 from effects.exceptions import OpenTransactionError
 from effects.http.case_blocks import unmarked_test_blocks
 
-__all__ = ["MARK", "exempt", "is_protected", "refuse_outer_transaction", "refuse_placement", "refuse_safe_method"]
+__all__ = [
+    "MARK",
+    "exempt",
+    "is_async",
+    "is_protected",
+    "protection_of",
+    "refuse_outer_transaction",
+    "refuse_placement",
+    "refuse_safe_method",
+]
 
 #: The attribute by which a protected view is known through decorators that copy attributes.
 MARK = "effects_protection"
@@ -62,8 +72,11 @@ def refuse_placement(view: Any, operation: str, mode: str) -> None:
             f"{line} does not go through method_decorator; put it on the method itself:\n\n    {line}\n"
             "    def post(self, request): …"
         )
-    if inspect.iscoroutinefunction(inspect.unwrap(view)):
-        raise ImproperlyConfigured(_async_message(line, name, mode))
+    if mode == "transactional" and is_async(view):
+        raise ImproperlyConfigured(
+            f"{line} on the async view {name}: Django's transactions do not span awaits, so rows and answer cannot "
+            f"commit together. Make it a plain `def {name}`."
+        )
     refuse_safe_method(name, operation)
 
 
@@ -80,13 +93,32 @@ def refuse_safe_method(name: str, operation: str, *, is_viewset: bool = False) -
         )
 
 
+def is_async(view: Any) -> bool:
+    """Return whether calling a view gives a coroutine, whatever decorators are around it."""
+    return iscoroutinefunction(view) or iscoroutinefunction(inspect.unwrap(view))
+
+
 def is_protected(view: Any) -> bool:
     """Return whether a view, or what its decorators wrap, is protected."""
+    return protection_of(view) is not None
+
+
+def protection_of(view: Any) -> Any:
+    """Return what `@idempotent` was told of a view, through its decorators and `@api_view`; None for any other."""
     while view is not None:
-        if MARK in getattr(view, "__dict__", {}):
-            return True
-        view = getattr(view, "__wrapped__", None)
-    return False
+        view = getattr(view, "__func__", view)
+        told = getattr(view, "__dict__", {}).get(MARK)
+        if told is not None:
+            return told
+        view = getattr(view, "__wrapped__", None) or _below_api_view(view)
+    return None
+
+
+def _below_api_view(view: Any) -> Any:
+    """Return the function that `@api_view` calls: its handler keeps it in a closure and nowhere else."""
+    if not getattr(view, "__qualname__", "").startswith("api_view.<locals>."):
+        return None
+    return inspect.getclosurevars(view).nonlocals.get("func")
 
 
 def refuse_outer_transaction(operation: str) -> None:
@@ -126,7 +158,11 @@ def _exempted(callback: Any, cls: type[Any]) -> Any:
     """Return the URL callback, out of ATOMIC_REQUESTS for protected methods alone."""
     everything = set(connections)
     exempted_before = set(getattr(callback, "_non_atomic_requests", ()))
-    if inspect.iscoroutinefunction(callback) or exempted_before >= everything:
+    if iscoroutinefunction(callback):
+        # no method of an async class has a transaction: Django refuses ATOMIC_REQUESTS for all of it
+        callback._non_atomic_requests = everything
+        return callback
+    if exempted_before >= everything:
         return callback
 
     @functools.wraps(callback)
@@ -155,15 +191,3 @@ def _atomic_aliases(exempted: set[str]) -> Iterator[str]:
     for alias, options in connections.settings.items():
         if options["ATOMIC_REQUESTS"] and alias not in exempted:
             yield alias
-
-
-def _async_message(line: str, name: str, mode: str) -> str:
-    if mode == "transactional":
-        return (
-            f"{line} on the async view {name}: Django's transactions do not span awaits, so rows and answer cannot "
-            f"commit together. Make it a plain `def {name}`."
-        )
-    return (
-        f"{line} on the async view {name}: not supported yet. Make it a plain `def {name}`; Django runs it in a thread "
-        "under ASGI."
-    )

@@ -14,9 +14,12 @@ from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_safe
 
 from effects import queries
+from effects._commits import reaching
 from effects._locks import now
-from effects.exceptions import ExecutionNotFoundError
+from effects._logs import get_logger
+from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError
 from effects.http.identity import identify
+from effects.http.problems import problem
 from effects.operations import find_operation
 from effects.replay import (
     Decision,
@@ -32,6 +35,8 @@ from effects.replay import (
 from effects.snapshots import RequestSnapshot
 
 __all__ = ["accepted", "operation_status", "reported_state", "status_url"]
+
+log = get_logger("effects.http")
 
 #: When to ask again about something in doubt: look-ups back off, people take their time.
 DOUBT_HINT = timedelta(seconds=30)
@@ -50,10 +55,15 @@ def operation_status(request: HttpRequest, ref: UUID) -> HttpResponseBase:
         caller = authenticated(request)
         if isinstance(caller, HttpResponseBase):
             return caller
-    found = _find(ref)
-    _refuse_others(caller, found)
-    decision = decide(found, now())
-    return _response(_members(found, decision), retry_after=_hint(decision))
+    try:
+        with reaching("reading a request"):
+            found = _find(ref)
+            _refuse_others(caller, found)
+            decision = decide(found, now())
+            return _response(_members(found, decision), retry_after=_hint(decision))
+    except JournalUnavailableError:
+        log.exception("The status of %s cannot be read.", ref)
+        return problem("execution_unavailable")
 
 
 def accepted(decision: Waiting) -> HttpResponse:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.http.response import HttpResponseBase
 
 from effects import transitions
-from effects._commits import commits, journal
+from effects._commits import commits, journal, reaching
 from effects._current import RequestHandle, in_request
 from effects._logs import get_logger
 from effects.exceptions import JournalUnavailableError
@@ -38,10 +38,13 @@ def run_transactional(protection: Protection, call: Call, opening: Opening, comp
         return end.response
     except JournalUnavailableError:
         log.exception("%s could not be recorded.", opening.operation)
+        if not run.began:
+            call.not_executed("execution_unavailable")
         return unavailable()
     if isinstance(decision, Run):
         assert run.response is not None  # noqa: S101 - for the type checker: what was opened was run
         return run.response
+    call.not_executed(decision.code)
     return answer(decision, call.request)
 
 
@@ -58,6 +61,7 @@ class _Run:
 
     def __init__(self, protection: Protection, call: Call) -> None:
         self.protection, self.call = protection, call
+        self.began = False
         self.response: HttpResponseBase | None = None
 
     def open_and_run(self, opening: Opening) -> Opened:
@@ -66,13 +70,15 @@ class _Run:
         Raises:
             _NothingKeptError: the answer goes out, nothing is recorded.
         """
-        with commits("answering a transactional request"):
-            opened = _open(opening)
+        with commits("answering a transactional request", foreign=True):
+            with reaching("opening a request"):
+                opened = transitions.open_request(opening, joins=True)
             if opened.made:
                 self._run(opened, opening)
         return opened
 
     def _run(self, opened: Opened, opening: Opening) -> None:
+        self.began = True
         connection, watch = journal(), Watch()
         handle = RequestHandle(
             id=opened.row.pk, epoch=opened.row.epoch, operation=self.protection.operation, tenant=opening.tenant,
@@ -103,14 +109,7 @@ class _Run:
             if wish is False and (status >= 500 or nothing_stands):
                 raise _NothingKeptError(response)
         self.response = response
-        if wish is False and transitions.release(opened.row.pk, epoch=opened.row.epoch, asked=True, joins=True):
-            return
-        transitions.freeze(opened, store(response))
-
-
-def _open(opening: Opening) -> Opened:
-    try:
-        return transitions.open_request(opening, joins=True)
-    except (OperationalError, InterfaceError) as error:
-        # also a statement that took too long: nothing has run, and the same request may be sent again
-        raise JournalUnavailableError(f"The request could not be opened: {error}") from error
+        with reaching("answering a transactional request"):
+            if wish is False and transitions.release(opened.row.pk, epoch=opened.row.epoch, asked=True, joins=True):
+                return
+            transitions.freeze(opened, store(response))

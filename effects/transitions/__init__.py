@@ -5,7 +5,7 @@ the point; they refuse an open transaction and return when the commit is proven.
 reads the clock, compares epoch or revision, looks the edge up, writes, appends the receipt, returns a frozen snapshot.
 """
 
-from effects.transitions._opening import Opened, Opening
+from effects.transitions._opening import Opened, Opening, request_binding
 from effects.transitions.approvals import cancel, deny, expire_approval, grant, why_not, withdraw
 from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
 from effects.transitions.evidence import late_outcome, observe
@@ -79,6 +79,7 @@ __all__ = [
     "release",
     "renew",
     "reopen",
+    "request_binding",
     "resolve",
     "resolve_request",
     "run_hook",

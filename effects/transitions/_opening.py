@@ -15,6 +15,7 @@ from effects.models import Receipt, Request
 from effects.models.base import new_id
 from effects.snapshots import RequestSnapshot, request_snapshot
 from effects.states import RequestState
+from effects.transitions._limits import over_limits
 from effects.types import Actor
 
 __all__ = ["Opened", "Opening", "open_or_find", "renew", "request_binding"]
@@ -47,34 +48,35 @@ class Opened:
     """What opening gave.
 
     `made`: the request is ours to run. Otherwise `request` holds the key, or is None: another transaction is about to
-    commit one ("busy").
+    commit one ("busy"), or the tenant is at a limit (`full`).
     """
 
     made: bool
     request: RequestSnapshot | None
     row: Request
     now: datetime
+    full: bool = False
 
 
-def request_binding(opening: Opening) -> str:
+def request_binding(tenant: str, subject: str, scope: str, key: str) -> str:
     """Return the binding of tenant, subject, scope and key."""
-    return canonical.digest("effects.request", opening.tenant, opening.subject, opening.scope, opening.key)
+    return canonical.digest("effects.request", tenant, subject, scope, key)
 
 
 def open_or_find(opening: Opening) -> Opened:
     """Insert the request and its receipt, or return who holds the key. Joins the caller's transaction."""
-    binding = request_binding(opening)
+    binding = request_binding(opening.tenant, opening.subject, opening.scope, opening.key)
     row = _new_row(opening, binding)
     for _ in range(LOOKS):
-        made, busy, found, now = _execute(row, binding, opening.actor)
+        made, busy, full, found, now = _execute(row, binding, opening.actor)
         if made:
             row.created_at = row.locked_at = now
             row.lease_expires_at = now + settings.REQUEST_LEASE
             return Opened(True, request_snapshot(row), row, now)
         if found is not None:
             return Opened(False, request_snapshot(found), found, now)
-        if busy:
-            return Opened(False, None, row, now)
+        if busy or full:
+            return Opened(False, None, row, now, full=not busy)
     # each look lost against another insert that is gone again: as busy as can be
     return Opened(False, None, row, now)
 
@@ -110,7 +112,7 @@ _CLOCKS = {
 }
 
 
-def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, Request | None, datetime]:
+def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, bool, Request | None, datetime]:
     fields = Request._meta.concrete_fields
     columns = ", ".join(str(field.column) for field in fields)
     selected: list[str] = []
@@ -124,24 +126,38 @@ def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, boo
         elif field.name not in _CLOCKS:
             params.append(field.get_db_prep_save(getattr(row, field.attname), connection))
     receipt_columns, receipt_values, receipt_params = _receipt(row, actor)
+    limits, limited, room_params = _room(row.tenant, binding)
     sql = (  # columns and clocks come from the model, values are parameters
         "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok), "  # noqa: S608
-        f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok "
+        f"{limits}"
+        f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok{limited} "
         "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id), "
         f"receipt AS (INSERT INTO effects_receipt ({receipt_columns}) SELECT {receipt_values} FROM made) "
-        "SELECT lock.ok, made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "
+        f"SELECT lock.ok, {'(SELECT full_up FROM room)' if limits else 'false'}, "
+        "made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "
         f"{', '.join(f'found.{field.column}' for field in fields)} FROM lock LEFT JOIN made ON true "
         "LEFT JOIN effects_request found ON found.binding = %s AND found.holds_key"
     )
     with connection.cursor() as cursor:
-        cursor.execute(sql, [binding, LOCK_CLASS, *params, *receipt_params, binding])
-        ok, made, now, xid, *values = cursor.fetchone()
+        cursor.execute(sql, [binding, LOCK_CLASS, *room_params, *params, *receipt_params, binding])
+        ok, full, made, now, xid, *values = cursor.fetchone()
     note_xid(xid)
     found = None
     if made is None and values[0] is not None:
         found = _from_db(values)
         found.locked_at = now
-    return made is not None, not ok, found, now
+    return made is not None, not ok, full, found, now
+
+
+def _room(tenant: str, binding: str) -> tuple[str, str, list[Any]]:
+    """Return the expression, condition and parameters by which a tenant at a limit opens nothing new."""
+    condition = over_limits(tenant, requests=True)
+    if condition is None:
+        return "", "", []
+    sql, params = condition
+    held = "EXISTS (SELECT 1 FROM effects_request WHERE binding = %s AND holds_key)"
+    expression = f"room AS MATERIALIZED (SELECT NOT {held} AND ({sql}) AS full_up), "
+    return expression, " AND NOT (SELECT full_up FROM room)", [binding, *params]
 
 
 def _from_db(values: Sequence[Any]) -> Request:

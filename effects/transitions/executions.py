@@ -33,6 +33,7 @@ from effects.states import (
     ExecutionState,
 )
 from effects.transitions import _licences, successions
+from effects.transitions._limits import refuse_over_limits
 from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, receipt_of
 from effects.types import Permit
 
@@ -71,9 +72,12 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         PayloadConflictError: the key stands for another payload.
         PayloadUnreadableError: nobody can tell whether the key stands for this payload.
         NobodyEntitledError: the rule asks for an approval that nobody can give.
+        CapacityError: outside of a request, the tenant is at a limit.
     """
     with commits("performing an effect"):
         request = lock_running_request(handle.id, handle.epoch) if handle is not None else None
+        if handle is None and intent.compensates is None:
+            refuse_over_limits(intent)
         waiting: list[Request] = []
         if intent.supersedes is not None:
             waiting = successions.lock_waiting_requests(intent.supersedes, request)
@@ -105,10 +109,12 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
 
     Raises:
         RequestEndedError: the request ended or was taken over; nothing was written.
-        PayloadConflictError, NobodyEntitledError: as `record`; nothing was written.
+        PayloadConflictError, NobodyEntitledError, CapacityError: as `record`; nothing was written.
     """
     if handle is not None:
         lock_running_request(handle.id, handle.epoch)
+    else:
+        refuse_over_limits(intent)
     row, joined = _insert_or_meet(intent, None)
     if joined:
         _join(row, intent, None)

@@ -111,7 +111,7 @@ class TestRefusals:
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '1ms'")
 
-        with held("effects_execution", ref), pytest.raises(OperationalError, match="lock timeout"), commits():
+        with held("effects_execution", ref), pytest.raises(JournalUnavailableError, match="lock timeout"), commits():
             lock_execution(ref)
         connection.close()
 

@@ -11,11 +11,13 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import find_commands, load_command_class
 from django.core.management.base import BaseCommand
+from rest_framework.throttling import BaseThrottle
 
 import effects
-from effects import celery, checks, conf, states, tasks, testing
+from effects import celery, checks, conf, states, tasks, testing, view_checks
 from effects.audit import CODES as AUDIT_CODES
 from effects.effect import Effect
+from effects.http import answers, drf, keys
 from effects.http.api import urls as api_urls
 from effects.http.api.problems import API_CODES
 from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer
@@ -106,10 +108,10 @@ def test_a_setting_that_nothing_reads_is_said_to_do_nothing(name: str):
 
 def test_every_check_is_on_its_page():
     """The page has the ids that the code can raise, each under the anchor that its hint links to."""
-    ids = set(re.findall(r"\b[EW]\d{3}\b", inspect.getsource(checks)))
+    ids = {name for module in (checks, view_checks) for name in re.findall(r"\b[EW]\d{3}\b", inspect.getsource(module))}
     assert set(sections("checks")) == {f"effects.{name}" for name in ids}
     for name in ids:
-        anchor = checks._link(name).rpartition("#")[2]
+        anchor = checks.link(name).rpartition("#")[2]
         assert f'<a id="{anchor}"></a>effects.{name}' in read("checks")
 
 
@@ -251,10 +253,28 @@ def test_every_parameter_of_the_decorator_is_explained():
 
 
 def test_the_decorators_table_of_situations_knows_every_problem():
-    """Each code of a protected view is reached by some situation, or is of a limit."""
-    assert set(re.findall(r"problems\.md#([\w-]+)", read("http"))) == {
-        kind.anchor for kind in CODES.values() if kind.code != "execution_capacity"
-    }
+    """Each code of a protected view is reached by some situation."""
+    assert set(re.findall(r"problems\.md#([\w-]+)", read("http"))) == {kind.anchor for kind in CODES.values()}
+
+
+def test_every_header_is_on_its_page():
+    """The table has the headers that the code sends and reads by a name of its own."""
+    shown = {row[0].strip("`") for row in rows(sections("http", "##")["Headers"])}
+    assert {keys.HEADER, answers.REPLAYED, answers.STATUS, *view_checks.EXPOSED} <= shown
+
+
+def test_every_throttle_is_on_the_page():
+    """The table has the throttles that projects put on their views."""
+    shown = {row[0].strip("`") for row in rows(sections("http", "##")["Quotas"])}
+    public = {name: getattr(drf, name) for name in drf.__all__}
+    assert shown == {name for name, it in public.items() if isinstance(it, type) and issubclass(it, BaseThrottle)}
+
+
+def test_every_setting_of_protected_views_is_linked():
+    """The page leads to the settings that only HTTP has."""
+    assert {"replay_check", "replay_headers", "not_executed", "max_open_per_tenant", "max_in_doubt_per_tenant"} <= set(
+        re.findall(r"settings\.md#(\w+)", read("http"))
+    )
 
 
 # -- Celery, console, test kit ----------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connections
+from django.db import connection, connections
 from django.test import Client
 from django.urls import clear_url_caches
 
-from tests.http import does, views
+from tests.http import async_shop, does, views
 
 
 class Sender:
@@ -47,6 +47,17 @@ def protected_views(settings: Any) -> Iterator[None]:
 
 
 @pytest.fixture
+def async_views(settings: Any) -> Iterator[None]:
+    """The URLs of `tests.http.async_shop`, their memory empty."""
+    settings.ROOT_URLCONF = "tests.http.async_shop"
+    settings.EFFECTS = {}
+    clear_url_caches()
+    async_shop.reset()
+    yield
+    async_shop.gate.open()
+
+
+@pytest.fixture
 def atomic_requests(request: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
     """ATOMIC_REQUESTS as the test is parametrised, off by default."""
     value = bool(getattr(request, "param", False))
@@ -72,6 +83,35 @@ def approver(transactional_db: None) -> User:
 def send(protected_views: None, user: User) -> Sender:
     """Send a request as the user."""
     return Sender(user)
+
+
+class DyingCommits:
+    """Lets the server end the session at the COMMIT of a request that gets into a state."""
+
+    def __call__(self, state: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE FUNCTION die_at_commit() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+            )
+            cursor.execute(
+                "CREATE CONSTRAINT TRIGGER die_at_commit AFTER INSERT OR UPDATE ON effects_request DEFERRABLE "
+                f"INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state = '{state}') EXECUTE FUNCTION die_at_commit()"
+            )
+
+    def heal(self) -> None:
+        """Let COMMIT live again."""
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION IF EXISTS die_at_commit CASCADE")
+
+
+@pytest.fixture
+def commit_dies(transactional_db: None) -> Iterator[DyingCommits]:
+    """Let COMMITs die, until the test ends."""
+    dying = DyingCommits()
+    yield dying
+    connection.close()
+    dying.heal()
 
 
 @pytest.fixture

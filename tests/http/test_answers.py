@@ -168,7 +168,6 @@ async def _async_view(request: Any) -> Any:
         (lambda: PROTECT(APIView), "on a method"),
         (lambda: method_decorator(PROTECT, "post")(type("V", (APIView,), {"post": _view})), "on the method itself"),
         (lambda: PROTECT(_async_view), "do not span awaits"),
-        (lambda: idempotent("placed.j", mode="journaled")(_async_view), "not supported yet"),
         (lambda: idempotent("x", mode="both"), "mode='journaled'"),
         (lambda: idempotent("", mode="journaled"), "1 to 200"),
         (lambda: idempotent("x", mode="journaled", performs=[Charge]), "answer="),

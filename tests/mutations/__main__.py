@@ -20,7 +20,7 @@ from pathlib import Path
 
 from project.services import postgres
 from project.services.processes import Processes, ServiceError
-from tests.mutations import answering, deciding, keeping, proposing, sending
+from tests.mutations import answering, deciding, keeping, proposing, sending, serving
 from tests.mutations.lane import Lane
 from tests.mutations.rule import Mutation
 
@@ -32,6 +32,7 @@ MUTATIONS = (
     *answering.MUTATIONS,
     *proposing.MUTATIONS,
     *keeping.MUTATIONS,
+    *serving.MUTATIONS,
 )
 #: Two copies side by side: a test waits for its database about half of the time.
 LANES = 2

@@ -158,7 +158,7 @@ MUTATIONS = (
     Mutation(
         "a new key is safe although an opaque view may have called out",
         "promise 11",
-        "tests/http/test_failures.py::test_row_49_safe_new_key",
+        "tests/http/test_doubt.py::test_row_49_safe_new_key",
         (
             Edit(
                 "effects/replay.py",

@@ -15,6 +15,7 @@ from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 
 import effects.checks as ours
+from effects import view_checks
 from effects.conf import DOCS
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "journal"}
@@ -210,5 +211,5 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
-        name for name in ours.__all__ if name.startswith("check_")
+        name for module in (ours, view_checks) for name in module.__all__ if name.startswith("check_")
     }
