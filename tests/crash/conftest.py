@@ -84,23 +84,6 @@ def tally(request: pytest.FixtureRequest) -> Tally:
 
 
 @pytest.fixture(scope="session")
-def provider_process() -> Iterator[str]:
-    """The provider; its address in the environment."""
-    command = [sys.executable, "-m", "tests.crash.provider"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        os.environ[ADDRESS] = process.stdout.readline().strip()
-        yield os.environ[ADDRESS]
-    finally:
-        os.environ.pop(ADDRESS, None)
-        process.stdin.close()
-        process.wait(20)
-        process.stdout.close()
-
-
-@pytest.fixture(scope="session")
 def forks(provider_process: str, django_db_setup: None) -> Iterator[Forks]:
     """What forks the children, on this worker's test database."""
     name = connections["default"].settings_dict["NAME"]

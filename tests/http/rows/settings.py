@@ -1,0 +1,18 @@
+"""Settings of the web servers that the rows' tests start; `DATABASE_URL` names the test database."""
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from tests.settings import *  # noqa: F403
+from tests.settings import DATABASES, MIDDLEWARE
+
+DATABASES["default"]["ATOMIC_REQUESTS"] = os.environ["ROWS_ATOMIC_REQUESTS"] == "1"
+# a handler that is slower than this holds no transaction
+DATABASES["default"]["OPTIONS"]["options"] = "-c idle_in_transaction_session_timeout=2000"
+ROOT_URLCONF = "tests.http.rows.shop"
+MIDDLEWARE = ["tests.http.rows.kills.kills", *MIDDLEWARE]
+EFFECTS: dict[str, Any] = {
+    "DISPATCH": "none",
+    "REQUEST_LEASE": timedelta(seconds=float(os.environ.get("ROWS_LEASE_SECONDS", "60"))),
+}
