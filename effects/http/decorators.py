@@ -134,6 +134,7 @@ def _without_key(protection: Protection, call: Call) -> HttpResponseBase:
     """Refuse, or run the view as if it was not protected and say so."""
     if protection.required:
         return problem("idempotency_key_missing")
+    _refuse_beside(protection)
     if protection.operation.mode == "transactional":
         with transaction.atomic(using=settings.DATABASE):
             response = call.run()
@@ -145,12 +146,7 @@ def _without_key(protection: Protection, call: Call) -> HttpResponseBase:
 
 def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     refuse_outer_transaction(protection.operation.name)
-    transactional = protection.operation.mode == "transactional"
-    if transactional and is_beside():
-        raise JournalBesideError(
-            f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
-            'cannot commit together. Make it mode="journaled".'
-        )
+    _refuse_beside(protection)
     who = identify(call.request, protection.identity)
     if who is None:
         call.refuse_anonymous()
@@ -162,6 +158,19 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     opening = _opening(protection, call, who, key, parts)
     run = run_transactional if transactional else run_journaled
     return run(protection, call, opening, _comparison(protection, call, parts))
+
+
+def _refuse_beside(protection: Protection) -> None:
+    """Refuse a transactional view whose rows are in another database than the journal.
+
+    Raises:
+        JournalBesideError: with the fix.
+    """
+    if protection.operation.mode == "transactional" and is_beside():
+        raise JournalBesideError(
+            f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
+            'cannot commit together. Make it mode="journaled".'
+        )
 
 
 def _opening(protection: Protection, call: Call, who: Identity, key: str, parts: dict[str, str]) -> Opening:

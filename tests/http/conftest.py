@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test that sends requests with ATOMIC_REQUESTS off and on."""
-    sends = {"send", "live", "protected_views"} & set(metafunc.fixturenames)
+    sends = {"send", "protected_views"} & set(metafunc.fixturenames)
     marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if sends and "atomic_requests" not in marks and not metafunc.definition.get_closest_marker("one_setting"):
         metafunc.parametrize("atomic_requests", [False, True], indirect=True, ids=["", "atomic"])

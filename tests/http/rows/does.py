@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import io
 import os
 import uuid
@@ -90,7 +91,7 @@ def nothing(data: dict[str, Any]) -> Any:
 
 @_does
 def headers(data: dict[str, Any]) -> Any:
-    return Response({"paid": _happen(data)}, status=201, headers=HEADERS)
+    return Response({"paid": _happen(data), "pad": data.get("pad")}, status=201, headers=HEADERS)
 
 
 @_does
@@ -211,6 +212,13 @@ def page(data: dict[str, Any]) -> Any:
     return HttpResponse('<input name="csrfmiddlewaretoken" value="secret">')
 
 
+@_does
+def packed(data: dict[str, Any]) -> Any:
+    _happen(data)
+    body = gzip.compress(b'{"packed": true}')
+    return HttpResponse(body, content_type="application/json", headers={"Content-Encoding": "gzip"})
+
+
 # -- what is performed
 
 
@@ -260,6 +268,15 @@ def later(data: dict[str, Any]) -> Any:
     if data.get("then") == "boom":
         raise RuntimeError("the project's own bug")
     return Response({"ref": outcome.ref, "run": _run()}, status=201)
+
+
+@_does
+def finish(data: dict[str, Any]) -> Any:
+    handle = effects.current()
+    assert handle is not None
+    with handle.finishing():
+        Group.objects.create(name=_number(data))
+    return Response({"run": _run()}, status=201)
 
 
 def _answered(outcome: effects.Outcome) -> Any:

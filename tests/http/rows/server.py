@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,10 +19,11 @@ from django.conf import settings
 from django.db import connections
 
 from project.services.processes import Process, Processes, port_is_open
+from tests.http.rows.asked import ATOMIC
 
 __all__ = ["PASSWORD", "Answer", "Server", "start"]
 
-WORKERS, THREADS = 4, 8
+WORKERS, THREADS = 4, 6
 PATIENCE = 30.0
 PASSWORD = "lovelace"
 
@@ -56,6 +57,10 @@ class Server:
     port: int
     user: str = "ada"
     headers: dict[str, str] = field(default_factory=dict)
+
+    def with_setting(self, atomic_requests: bool) -> Server:
+        """Return the server as a client sees it that asks for a value of ATOMIC_REQUESTS."""
+        return replace(self, headers={ATOMIC: str(int(atomic_requests))})
 
     def send(
         self, url: str, key: str = "k", *, method: str = "POST", headers: dict[str, str] | None = None,
@@ -102,13 +107,12 @@ class Server:
         }  # fmt: skip
 
 
-def start(processes: Processes, *, atomic: bool, workers: int = WORKERS, **environ: str) -> Server:
+def start(processes: Processes, *, workers: int = WORKERS, **environ: str) -> Server:
     """Start a server on this worker's test database."""
     name = connections["default"].settings_dict["NAME"]
     env = {
         "DATABASE_URL": urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl(),
         "DJANGO_SETTINGS_MODULE": "tests.http.rows.settings",
-        "ROWS_ATOMIC_REQUESTS": str(int(atomic)),
         **environ,
     }
     process, port = processes.start_on_port(
