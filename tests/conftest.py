@@ -33,7 +33,7 @@ def redis_url(processes: Processes) -> str:
 
 @pytest.fixture(scope="session")
 def provider_process() -> Iterator[str]:
-    """A provider with a ledger of its own, in a process that no kill of ours touches; its address in the environment."""
+    """A provider with a ledger, in a process that no kill of ours touches; its address is in the environment."""
     with provider.running() as address:
         yield address
 

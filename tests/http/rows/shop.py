@@ -62,6 +62,27 @@ def noted(request: Any) -> Any:
 def views_of(kind: str) -> list[Any]:
     """Return the URLs of one kind of view, in every place."""
     protect = {name: idempotent(f"rows.{kind}.{name}", **KINDS[kind]) for name in (*"abcdefghij",)}
+    api_view_of_kind, router = _classes(kind, protect)
+    function, atomic_function, plain = _functions(protect)
+
+    class ClassBased(View):
+        @protect["j"]
+        def post(self, request: Any) -> Any:
+            return noted(request)
+
+    return [
+        path("api/", api_view_of_kind),
+        path("api/<str:number>/", api_view_of_kind),
+        path("function/", function),
+        path("atomic/", atomic_function),
+        path("plain/", plain),
+        path("class/", csrf_exempt(ClassBased.as_view())),
+        *router.urls,
+    ]
+
+
+def _classes(kind: str, protect: dict[str, Any]) -> tuple[Any, SimpleRouter]:
+    """Return views of REST framework's classes."""
 
     class Api(APIView):
         permission_classes = (Revoked,)
@@ -101,6 +122,14 @@ def views_of(kind: str) -> list[Any]:
         def above(self, request: Any, pk: Any = None) -> Any:
             return noted(request)
 
+    router = SimpleRouter()
+    router.register("things", Things, basename=f"{kind}-things")
+    return Api.as_view(), router
+
+
+def _functions(protect: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return functions: under @api_view, where ATOMIC_REQUESTS is left and where it is not, and a plain one."""
+
     @transaction.non_atomic_requests
     @api_view(["POST", "GET"])
     @protect["g"]
@@ -117,22 +146,7 @@ def views_of(kind: str) -> list[Any]:
     def plain(request: Any) -> Any:
         return noted(request)
 
-    class ClassBased(View):
-        @protect["j"]
-        def post(self, request: Any) -> Any:
-            return noted(request)
-
-    router = SimpleRouter()
-    router.register("things", Things, basename=f"{kind}-things")
-    return [
-        path("api/", Api.as_view()),
-        path("api/<str:number>/", Api.as_view()),
-        path("function/", function),
-        path("atomic/", atomic_function),
-        path("plain/", plain),
-        path("class/", csrf_exempt(ClassBased.as_view())),
-        *router.urls,
-    ]
+    return function, atomic_function, plain
 
 
 def api(operation: str, **options: Any) -> Any:

@@ -9,7 +9,7 @@ ROWS: dict[int, str] = {
     2: "retry after completion, same identity",
     3: "key missing: required / optional view",
     4: "key empty, blank, over 255, non-ASCII, control characters, NUL, a list, two header lines, broken quoting",
-    5: "`\"K\"` quoted and `K` bare; unknown structured-field parameters",
+    5: '`"K"` quoted and `K` bare; unknown structured-field parameters',
     6: (
         "same key, other method, path, URL argument, query, body or media type: when stored, while in "
         "flight, and after losing the insert race"
@@ -36,8 +36,7 @@ ROWS: dict[int, str] = {
     23: "GET, HEAD, OPTIONS with the header",
     24: "other `Accept` on the retry",
     25: (
-        "Set-Cookie, WWW-Authenticate, Date, trace ids, rate-limit, CORS, hop-by-hop, Content-Encoding, "
-        "Content-Length"
+        "Set-Cookie, WWW-Authenticate, Date, trace ids, rate-limit, CORS, hop-by-hop, Content-Encoding, Content-Length"
     ),
     26: "client disconnects, `CancelledError`, SystemExit, SIGTERM",
     27: "`ATOMIC_REQUESTS` on",

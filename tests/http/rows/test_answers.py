@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -109,7 +110,9 @@ def test_row_14_the_project_says_otherwise(send: Sender, ledger: Ledger) -> None
 
 
 @each_kind
-def test_row_15_what_the_framework_refuses_leaves_nothing(send: Sender, ledger: Ledger, settings: Any, kind: str) -> None:
+def test_row_15_what_the_framework_refuses_leaves_nothing(
+    send: Sender, ledger: Ledger, settings: Any, kind: str
+) -> None:
     """Authentication, permission, throttle, parser, media type, negotiation, method and routing: as ever."""
     url = f"/{kind}/api/"
     for status, answer in (
@@ -189,8 +192,6 @@ def test_row_16_the_exception_handler_runs_once(send: Sender, ledger: Ledger) ->
 @each_kind
 def test_row_20_a_lock_wait_is_over_at_the_claim(send: Sender, ledger: Ledger, in_thread: Any, kind: str) -> None:
     """503 with Retry-After, nothing ran; afterwards the same request runs."""
-    import threading
-
     locked, done = threading.Event(), threading.Event()
 
     def lock() -> None:

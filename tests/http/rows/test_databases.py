@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,9 +29,11 @@ from tests.http.rows import shop
 from tests.http.rows.conftest import Ledger, trouble
 from tests.http.rows.declared import Order, Pay
 from tests.http.rows.shop import KINDS
-from tests.http.rows.test_failures import LATER
 
 pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
+
+
+LATER = timedelta(minutes=10)
 
 
 class Elsewhere:
@@ -178,10 +181,10 @@ class InsideTestCase(TestCase):
             for kind in KINDS:
                 self._each(client, kind, f"{kind}-{options['ATOMIC_REQUESTS']}")
         run_due()
-        self.assertEqual(len(provider.ask("books")["applied"]), 4)
-        self.assertEqual(Group.objects.filter(name__startswith="paid ").count(), 2)
+        assert len(provider.ask("books")["applied"]) == 4
+        assert Group.objects.filter(name__startswith="paid ").count() == 2
         found = audit.audit(audit.Scope(now()), Counter())
-        self.assertEqual([each for each in found if each.code != "sweep_stopped"], [])
+        assert [each for each in found if each.code != "sweep_stopped"] == []
 
     def _each(self, client: Client, kind: str, key: str) -> None:
         def send(suffix: str, **data: Any) -> Any:
@@ -189,13 +192,13 @@ class InsideTestCase(TestCase):
             return client.post(f"/{kind}/api/", json.dumps(data), "application/json", headers=headers)
 
         first, again = (send("a", number=key) for _ in range(2))
-        self.assertEqual((first.status_code, again.content), (201, first.content))
-        self.assertEqual(again.headers["Idempotent-Replayed"], "true")
-        self.assertEqual(send("a", number="other").status_code, 422)
+        assert (first.status_code, again.content) == (201, first.content)
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert send("a", number="other").status_code == 422
         for do in ("raise_status", "return_status"):
-            self.assertEqual([send(do, do=do, status=400).status_code for _ in range(2)], [400, 400])
-        self.assertEqual(send("b", do="boom").status_code, 500)
-        self.assertFalse(connection.needs_rollback)
+            assert [send(do, do=do, status=400).status_code for _ in range(2)] == [400, 400]
+        assert send("b", do="boom").status_code == 500
+        assert not connection.needs_rollback
         with transaction.atomic():
             refused = send("inside", number="inside")
-        self.assertEqual(refused.status_code, 500)
+        assert refused.status_code == 500

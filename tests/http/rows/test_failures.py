@@ -13,6 +13,7 @@ import effects
 from effects import operators
 from effects.exceptions import DuplicatePerformError, WrongStateError
 from effects.models import Approval, Execution, Request
+from effects.operations import StoredAnswer
 from effects.reconcilers import prune
 from effects.testing import run_due, time_passes
 from tests.crash import provider
@@ -155,8 +156,6 @@ def test_row_13_refused_by_people(send: Sender, approver: User, ledger: Ledger, 
 
 def test_row_13_closed_by_a_person(send: Sender, ledger: Ledger) -> None:
     """409 operation_resolved, or the answer that the person gave."""
-    from effects.operations import StoredAnswer
-
     for key in ("a", "b", "c"):
         assert send("/opaque/api/", key, do="boom", after=True, number=key).status_code == 500
     resolve("applied", "a")

@@ -157,7 +157,7 @@ def hasty(protected_views: None, password: None, atomic_requests: bool, _hasty_s
 
 
 def test_row_39_slower_than_every_timeout(hasty: Server, ledger: Ledger) -> None:
-    """Retried again and again, each time by a client without patience: it runs once, to its end; the lease is renewed."""
+    """Retried again and again by impatient clients: it runs once, to its end; the lease is renewed."""
     trouble("gate")
     with hasty.open("/declared/api/", do="hold"):
         assert provider.ask("wait_held")
@@ -233,7 +233,7 @@ def retried(live: Server, kind: str, point: str) -> Answer:
 
 @each_kind
 def test_row_40_killed_at_each_point(live: Server, ledger: Ledger, kind: str) -> None:
-    """In progress for the lease; then it runs, is answered or in doubt, as rows 11 and 12 have it; at most one effect."""
+    """In progress for the lease; then it runs, is answered or in doubt, by rows 11 and 12; at most one effect."""
     points = POINTS[kind]
     for point in points:
         killed_at(live, kind, point)

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models.signals import post_save
 
 from effects.models import Request
+from tests.crash import provider
 from tests.http.conftest import Sender
 from tests.http.rows import shop
 from tests.http.rows.conftest import Ledger, trouble
@@ -33,10 +34,10 @@ def test_row_01_the_first_use_is_the_views_own(send: Sender, ledger: Ledger, kin
 
 
 @pytest.mark.parametrize("kind", ["opaque", "declared"])
-def test_row_01_the_claim_is_durable_before_the_view_runs(live: Server, ledger: Ledger, in_thread: Any, kind: str) -> None:
+def test_row_01_the_claim_is_durable_before_the_view_runs(
+    live: Server, ledger: Ledger, in_thread: Any, kind: str
+) -> None:
     """While the handler runs in another process, its request stands in the table."""
-    from tests.crash import provider
-
     trouble("gate")
     first = in_thread(live.get, f"/{kind}/api/", do="hold")
     assert provider.ask("wait_held")
