@@ -81,6 +81,7 @@ def ledger(protected_views: None) -> Iterator[Ledger]:
 def _server(processes: Processes, provider_process: str, django_db_setup: None) -> Iterator[Server]:
     started = server.start(processes)
     yield started
+    started.process.kill()  # its database is thrown away
     processes.stop_one(started.process)
 
 

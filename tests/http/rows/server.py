@@ -6,7 +6,6 @@ import base64
 import http.client
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -124,7 +123,6 @@ def start(processes: Processes, *, workers: int = WORKERS, **environ: str) -> Se
             *("--no-control-socket", "--graceful-timeout", "10", "--timeout", "2"),
         ],
         ready=port_is_open,
-        polite=signal.SIGQUIT,  # it is idle by then
         env=env,
         cwd=Path(settings.BASE_DIR),
         within=60,
