@@ -156,7 +156,7 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
         return problem(error.code, status=error.status, extra={"reason": error.reason})
     call.parse()
     opening = _opening(protection, call, who, key, parts)
-    run = run_transactional if transactional else run_journaled
+    run = run_transactional if protection.operation.mode == "transactional" else run_journaled
     return run(protection, call, opening, _comparison(protection, call, parts))
 
 
