@@ -253,6 +253,8 @@ def close_lost(request_id: UUID, *, epoch: int | None, asked: bool = False, why:
         RequestEndedError: somebody took it over before.
     """
     request = transitions.abort(request_id, epoch=epoch, asked=asked, why=why)
+    if epoch is None:
+        _doubt_left_behind(request)
     if request.state is RequestState.IN_DOUBT and not request.is_opaque:
         request = transitions.settle(request_id)
     return request
@@ -307,6 +309,13 @@ def _begin_once(opening: Opening, compare: Compare, open_request: Callable[[Open
         if request.state is not RequestState.RELEASED:
             return decide(request, opened.now)
     return InProgress()
+
+
+def _doubt_left_behind(request: RequestSnapshot) -> None:
+    """*Commits.* Doubt what the dead owner was sending: without this the client hears "pending" until a sweep comes."""
+    sending = RequestExecution.objects.filter(request_id=request.id, execution__state=str(_S.EXECUTING))
+    for execution in sending.values_list("execution_id", flat=True):
+        transitions.expire_lease(execution)
 
 
 def _refuse_other(request: RequestSnapshot, opening: Opening, compare: Compare) -> Decision | None:

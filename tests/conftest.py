@@ -9,6 +9,7 @@ from project.services import proxy, redis, stripe
 from project.services.faults import Faults
 from project.services.processes import Processes, Service
 from tests import flushing
+from tests.crash import provider
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,6 +29,13 @@ def processes() -> Iterator[Processes]:
 def redis_url(processes: Processes) -> str:
     """The URL of a real Redis."""
     return redis.start(processes).url
+
+
+@pytest.fixture(scope="session")
+def provider_process() -> Iterator[str]:
+    """A provider with a ledger, in a process that no kill of ours touches; its address is in the environment."""
+    with provider.running() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

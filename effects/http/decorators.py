@@ -133,6 +133,7 @@ class Protected:
             return key.response
         if key is not None:
             return _with_key(self.effects_protection, call, key)
+        _refuse_beside(self.effects_protection)
         if self.effects_protection.operation.mode == "transactional":
             with transaction.atomic(using=settings.DATABASE):
                 return _unprotected(call.run())
@@ -207,12 +208,7 @@ def _unprotected(response: HttpResponseBase) -> HttpResponseBase:
 
 def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     refuse_outer_transaction(protection.operation.name)
-    transactional = protection.operation.mode == "transactional"
-    if transactional and is_beside():
-        raise JournalBesideError(
-            f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
-            'cannot commit together. Make it mode="journaled".'
-        )
+    _refuse_beside(protection)
     try:
         who = identify(call.request, protection.identity)
         if who is None:
@@ -231,8 +227,21 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     except Exception:
         call.not_executed(REFUSED)
         raise
-    run = run_transactional if transactional else run_journaled
+    run = run_transactional if protection.operation.mode == "transactional" else run_journaled
     return run(protection, call, opening, _comparison(protection, call, parts))
+
+
+def _refuse_beside(protection: Protection) -> None:
+    """Refuse a transactional view whose rows are in another database than the journal.
+
+    Raises:
+        JournalBesideError: with the fix.
+    """
+    if protection.operation.mode == "transactional" and is_beside():
+        raise JournalBesideError(
+            f"{protection.operation.name!r} is transactional, and the journal is another database than its rows: they "
+            'cannot commit together. Make it mode="journaled".'
+        )
 
 
 def _opening(protection: Protection, call: Call, who: Identity, key: str, parts: dict[str, str]) -> Opening:

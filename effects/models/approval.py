@@ -8,13 +8,13 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from effects.models.base import JournalManager, holds_word, new_id, word_field
+from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, values
 
 DECISIONS = [("approve", "approve"), ("deny", "deny")]
 
 
-class Approval(models.Model):
+class Approval(JournalModel):
     """People's single-use licence for one digest.
 
     `requested` until enough people voted; `granted` until it is `spent` by the permit of a send, `lapsed` unused or
@@ -65,7 +65,7 @@ class Approval(models.Model):
         return f"{self.execution_id} {self.purpose}"
 
 
-class ApprovalVote(models.Model):
+class ApprovalVote(JournalModel):
     """One person's decision, and the digest that they saw."""
 
     id = models.BigAutoField(primary_key=True)

@@ -8,11 +8,11 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from effects.models.base import JournalManager, holds_word, word_field
+from effects.models.base import JournalManager, JournalModel, holds_word, word_field
 from effects.states import AttemptOutcome
 
 
-class Attempt(models.Model):
+class Attempt(JournalModel):
     """One permitted send. Its id is made by the process before the permit is asked for."""
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="Made by the sender.")

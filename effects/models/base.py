@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import models
 
@@ -29,6 +29,21 @@ class JournalManager(models.Manager[M_co]):
         """Return a queryset pinned to the journal's alias."""
         rows: models.QuerySet[M_co] = super().get_queryset().using(settings.DATABASE)
         return rows
+
+
+class JournalModel(models.Model):
+    """A table of the journal: read, written and followed on the journal's alias, whatever the project's router says."""
+
+    objects: ClassVar[JournalManager[Any]] = JournalManager()
+
+    class Meta:
+        abstract = True
+        # foreign keys are followed by it
+        base_manager_name = "objects"
+
+    def save(self, *args: Any, using: str | None = None, **options: Any) -> None:
+        """Write the row; on the journal's alias, where none is named."""
+        super().save(*args, using=using or settings.DATABASE, **options)
 
 
 def holds_word(field: str, choices: list[tuple[str, str]], name: str) -> models.CheckConstraint:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from effects.models.base import JournalManager, holds_word, new_id, word_field
+from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
 from effects.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_SETTLED,
@@ -31,7 +31,7 @@ PERMISSIONS = [
 ]
 
 
-class Execution(models.Model):
+class Execution(JournalModel):
     """One occurrence of an effect.
 
     `pending`: may be sent at `due_at`. `awaiting_approval`: people must decide first. `executing`: one permitted send

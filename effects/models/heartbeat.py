@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from django.db import models
 
-from effects.models.base import JournalManager
+from effects.models.base import JournalManager, JournalModel
 
 
-class Heartbeat(models.Model):
+class Heartbeat(JournalModel):
     """One row a sweep, written at most once a minute: a sweep that stopped shows."""
 
     sweep = models.CharField(max_length=100, primary_key=True, help_text="The reconciler's name.")

@@ -7,12 +7,12 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
-from effects.models.base import JournalManager
+from effects.models.base import JournalManager, JournalModel
 
 ONE_TARGET = Q(request__isnull=False, execution__isnull=True) | Q(request__isnull=True, execution__isnull=False)
 
 
-class Receipt(models.Model):
+class Receipt(JournalModel):
     """One append-only line of evidence, written in the transaction of what it tells.
 
     The database refuses UPDATE and DELETE (TRUNCATE is allowed, for test flushes): protection against accidents, not
@@ -50,7 +50,7 @@ class Receipt(models.Model):
         return f"{self.sequence} {self.event}"
 
 
-class Resolution(models.Model):
+class Resolution(JournalModel):
     """An operator's decision about something in doubt; repeated with the same decision id it is the same decision."""
 
     id = models.BigAutoField(primary_key=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.db import models
 from django.db.models import F, Q
 
-from effects.models.base import JournalManager, holds_word, new_id, word_field
+from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
 from effects.states import REQUEST_ENDED, RequestReason, RequestState, values
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MODES = [("transactional", "transactional"), ("journaled", "journaled")]
 ENDED = values(REQUEST_ENDED)
 
 
-class Request(models.Model):
+class Request(JournalModel):
     """One protected HTTP request under an idempotency key.
 
     `running` is set by open and cleared by whatever the handler's end is called: freeze, suspend, release, lose.
@@ -120,7 +120,7 @@ class Request(models.Model):
         return self.answer_status, self.answer_headers, bytes(self.answer_body)
 
 
-class RequestExecution(models.Model):
+class RequestExecution(JournalModel):
     """That a request performed an execution. A link `holds` the request's answer, except of `perform_later`."""
 
     id = models.BigAutoField(primary_key=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,23 +79,6 @@ def _is_whole(config: pytest.Config) -> bool:
 def tally(request: pytest.FixtureRequest) -> Tally:
     """What counts the cells."""
     return request.config.stash[TALLY]
-
-
-@pytest.fixture(scope="session")
-def provider_process() -> Iterator[str]:
-    """The provider; its address in the environment."""
-    command = [sys.executable, "-m", "tests.crash.provider"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        os.environ[ADDRESS] = process.stdout.readline().strip()
-        yield os.environ[ADDRESS]
-    finally:
-        os.environ.pop(ADDRESS, None)
-        process.stdin.close()
-        process.wait(20)
-        process.stdout.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,17 @@ import json
 import os
 import socket
 import socketserver
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from effects._faults import reach
 
-__all__ = ["ADDRESS", "ask", "call"]
+__all__ = ["ADDRESS", "ask", "call", "running"]
 
 #: The environment variable that says where it listens.
 ADDRESS = "CRASH_PROVIDER"
@@ -50,6 +53,23 @@ def ask(do: str, **order: Any) -> Any:
             return json.loads(lines.readline())
 
 
+@contextmanager
+def running() -> Iterator[str]:
+    """Run the provider; its address is in the environment, for us and for the processes that we start."""
+    command = [sys.executable, "-m", "tests.crash.provider"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        os.environ[ADDRESS] = process.stdout.readline().strip()
+        yield os.environ[ADDRESS]
+    finally:
+        os.environ.pop(ADDRESS, None)
+        process.stdin.close()
+        process.wait(20)
+        process.stdout.close()
+
+
 class _Ledger:
     """What arrived, what was applied, and how the provider behaves."""
 
@@ -66,13 +86,14 @@ class _Ledger:
             self.deduplicates, self.lag, self.trouble = deduplicates, lag, trouble
             self.arrived: list[dict[str, Any]] = []
             self.applied: list[dict[str, Any]] = []
-            self.held, self.released = threading.Event(), threading.Event()
+            self.held, self.released, self.holder = threading.Event(), threading.Event(), 0
         return True
 
     def do_send(self, **order: Any) -> Any:
         """Apply an order; None: the client hears nothing."""
         with self.lock:
-            trouble, self.trouble = self.trouble, ""
+            trouble = "" if self.trouble == "gate" else self.trouble
+            self.trouble = "" if trouble else self.trouble
             self.arrived.append(order)
             if trouble == "request_lost":
                 return None
@@ -82,9 +103,17 @@ class _Ledger:
                 known = [{"key": order["key"], "reference": reference, "shows": self.clock() + self.lag}]
                 self.applied += known
         if trouble == "late":
-            self.held.set()
-            self.released.wait(PATIENCE)
+            self._hold(order)
         return None if trouble == "reply_lost" else {"reference": known[0]["reference"]}
+
+    def do_pass(self, **order: Any) -> Any:
+        """Let pass who comes by, but hold one if that is the trouble."""
+        with self.lock:
+            held = self.trouble == "gate"
+            self.trouble = "" if held else self.trouble
+        if held:
+            self._hold(order)
+        return True
 
     def do_find(self, key: str) -> Any:
         """Look a key up, as far as the look-up sees already."""
@@ -103,9 +132,18 @@ class _Ledger:
     def do_wait_held(self) -> Any:
         return self.held.wait(PATIENCE)
 
+    def do_holder(self) -> Any:
+        """Say which process is held."""
+        return self.holder
+
     def do_release(self) -> Any:
         self.released.set()
         return True
+
+    def _hold(self, order: dict[str, Any]) -> None:
+        self.holder = order.get("pid", 0)
+        self.held.set()
+        self.released.wait(PATIENCE)
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -20,15 +21,18 @@ class Sender:
     """Sends requests as one user, from any thread."""
 
     def __init__(self, user: User | None) -> None:
-        self.user = user
+        self.user, self._session = user, SimpleCookie[str]()
+        if user is not None:
+            browser = Client()
+            browser.force_login(user)
+            self._session = browser.cookies
 
     def __call__(
         self, url: str, key: str | None = "k", *, method: str = "POST", headers: dict[str, str] | None = None,
         raises: bool = False, content_type: str = "application/json", body: bytes | None = None, **data: Any,
     ) -> Any:  # fmt: skip
         client = Client(raise_request_exception=raises)
-        if self.user is not None:
-            client.force_login(self.user)
+        client.cookies.update(self._session)
         all_headers = {**({"Idempotency-Key": key} if key is not None else {}), **(headers or {})}
         raw = body if body is not None else json.dumps(data).encode()
         return client.generic(method, url, raw, content_type, headers=all_headers)
@@ -57,9 +61,22 @@ def async_views(settings: Any) -> Iterator[None]:
     async_shop.gate.open()
 
 
-@pytest.fixture
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the mark."""
+    config.addinivalue_line("markers", "one_setting: is about ATOMIC_REQUESTS itself, or of no request at all")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that sends requests with ATOMIC_REQUESTS off and on."""
+    sends = {"send", "protected_views"} & set(metafunc.fixturenames)
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if sends and "atomic_requests" not in marks and not metafunc.definition.get_closest_marker("one_setting"):
+        metafunc.parametrize("atomic_requests", [False, True], indirect=True, ids=["", "atomic"])
+
+
+@pytest.fixture(autouse=True)
 def atomic_requests(request: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """ATOMIC_REQUESTS as the test is parametrised, off by default."""
+    """ATOMIC_REQUESTS as the test is parametrised, off by default; Django asks for it with each request."""
     value = bool(getattr(request, "param", False))
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", value)
     return value

@@ -71,6 +71,8 @@ def test_rest_frameworks_authenticators_are_asked(send: Sender, user: User) -> N
     """A password in the header is enough, and a wrong one is refused."""
     user.set_password("s3cret")
     user.save()
+    # the new password has ended the session
+    send = Sender(user)
     send("/transactional/api/", do="nothing")
     row = Request.objects.get()
     right, wrong = (base64.b64encode(f"ada:{word}".encode()).decode() for word in ("s3cret", "other"))
