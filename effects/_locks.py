@@ -17,7 +17,7 @@ from django.db.models import DateTimeField, Func
 from effects._commits import journal, note_xid
 from effects.conf import settings
 from effects.exceptions import ExecutionNotFoundError, RequestEndedError
-from effects.models import Approval, Execution, Request
+from effects.models import Approval, Execution, PendingNotice, Request
 from effects.states import RequestState
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "lock_approval",
     "lock_execution",
     "lock_execution_by_binding",
+    "lock_notice",
     "lock_request",
     "lock_running_request",
     "now",
@@ -84,6 +85,11 @@ def lock_execution_by_binding(binding: str) -> Execution:
 def lock_approval(approval_id: UUID | str) -> Approval:
     """Lock an approval, after its execution."""
     return _lock(Approval, "id", approval_id)
+
+
+def lock_notice(notice_id: int) -> PendingNotice:
+    """Lock a pending notice; nothing else is locked beside it."""
+    return _lock(PendingNotice, "id", notice_id)
 
 
 def skip_locked(due: models.QuerySet[M], limit: int, push: Callable[[list[Any]], object]) -> list[Any]:

@@ -2,55 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth import get_backends, get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.core.exceptions import ObjectDoesNotExist
+from django.db import Error
+from django.db.models import QuerySet
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
 
-from effects.types import ApprovalRule
+from effects.exceptions import EffectDefinitionError
+from effects.types import CALL, GROUP, Actor, ApprovalRule, Context
 
-__all__ = ["is_entitled", "somebody_can_decide", "still_entitled"]
+__all__ = ["USER", "could_decide", "in_words", "is_entitled", "list_people", "somebody_can_decide", "still_entitled"]
 
-_USER = "user:"
-
-
-def is_entitled(user: Any, rule: ApprovalRule) -> bool:
-    """Return whether `user` holds what the rule asks of an approver; who asked for the effect is not looked at."""
-    return bool(getattr(user, "is_active", False) and user.has_perms(rule.permissions))
-
-
-def still_entitled(actor_ids: Iterable[str], rule: ApprovalRule) -> bool:
-    """Return whether all who voted are still active and entitled: asked again at the send."""
-    users = get_user_model()._default_manager
-    for actor_id in actor_ids:
-        if not actor_id.startswith(_USER):
-            return False
-        try:
-            user = users.get(pk=actor_id.removeprefix(_USER))
-        except (ObjectDoesNotExist, ValueError):
-            return False
-        if not is_entitled(user, rule):
-            return False
-    return True
+#: What the ids of actors begin with that are users of the project.
+USER = "user:"
 
 
-def somebody_can_decide(rule: ApprovalRule, requesters: Iterable[str]) -> bool:
-    """Return whether enough active people other than the requesters are entitled.
+def is_entitled(user: Any, rule: ApprovalRule, context: Context[Any] | None = None) -> bool:
+    """Return whether `user` meets what the rule asks of an approver; who asked for the effect is not looked at.
+
+    Args:
+        user: a user object.
+        rule: the frozen rule.
+        context: what the decision is about. Without it nobody is entitled by a function, or for one object alone.
+
+    Raises:
+        EffectDefinitionError: a function of the rule cannot be imported, raised, or returned no users.
+    """
+    return bool(getattr(user, "is_active", False)) and all(_meets(user, term, context) for term in rule.terms)
+
+
+def could_decide(user: Any, approvers: str) -> bool:
+    """Return whether `user` could meet a rule's `approvers`, for whatever it is asked: to narrow a list of many rows.
+
+    False is certain. True is not where a function or a permission for one object decides: ask `is_entitled` of the row.
+    """
+    if not approvers or not getattr(user, "is_active", False):
+        return False
+    by_object = any(not isinstance(backend, ModelBackend) for backend in get_backends())
+    return all(
+        term.startswith(CALL) or _meets(user, term, None) or (by_object and not term.startswith(GROUP))
+        for term in ApprovalRule(approvers).terms
+    )
+
+
+def still_entitled(actor_ids: Iterable[str], rule: ApprovalRule, context: Context[Any] | None = None) -> set[str]:
+    """Return which of those who voted are still active and entitled: asked again at the last vote and at the send."""
+    return {actor_id for actor_id in actor_ids if _is_entitled_still(actor_id, rule, context)}
+
+
+def somebody_can_decide(rule: ApprovalRule, requesters: Iterable[str], context: Context[Any] | None = None) -> bool:
+    """Return whether enough active people are entitled, under four eyes without the requesters.
 
     A backend that cannot list who holds a permission (no `with_perm`) is given the benefit of the doubt.
     """
-    excluded = {actor.removeprefix(_USER) for actor in requesters if actor.startswith(_USER)}
-    if not rule.four_eyes:
-        excluded = set()
-    found: set[str] = set()
-    first, *others = rule.permissions
-    for backend in get_backends():
-        if not hasattr(backend, "with_perm"):
-            return True
-        for user in backend.with_perm(first).iterator(chunk_size=100):
-            if str(user.pk) not in excluded and (not others or is_entitled(user, rule)):
-                found.add(str(user.pk))
-            if len(found) >= rule.quorum:
-                return True
-    return False
+    if not _can_be_listed(rule):
+        return True
+    found = list_people(rule, requesters if rule.four_eyes else (), context)
+    return any(number >= rule.quorum for number, _user in enumerate(found, start=1))
+
+
+def list_people(rule: ApprovalRule, but: Iterable[str], context: Context[Any] | None = None) -> Iterator[Any]:
+    """Iterate over the active users who are entitled, each once, except the actors of the ids `but`.
+
+    Whom a backend cannot list is missing.
+    """
+    seen = {actor.removeprefix(USER) for actor in but if actor.startswith(USER)}
+    source = _source(rule)
+    others = [term for term in rule.terms if term != source]
+    for user in _candidates(source, context):
+        if str(user.pk) in seen or not user.is_active:
+            continue
+        seen.add(str(user.pk))
+        if all(_meets(user, term, context) for term in others):
+            yield user
+
+
+def in_words(rule: ApprovalRule) -> str:
+    """Return whom the rule asks, as a person reads it after "from"."""
+    words = []
+    for term in rule.terms:
+        if term.startswith(GROUP):
+            words.append(term.removeprefix(GROUP).strip())
+        elif term.startswith(CALL):
+            words.append(_("those whom “%(function)s” names") % {"function": term.removeprefix(CALL)})
+        else:
+            words.append(_("those with the permission “%(permission)s”") % {"permission": term})
+    return _(" and ").join(words)
+
+
+def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] | None) -> bool:
+    if not actor_id.startswith(USER):
+        return False
+    try:
+        user = get_user_model()._default_manager.get(pk=actor_id.removeprefix(USER))
+    except (ObjectDoesNotExist, ValueError):
+        return False
+    return is_entitled(user, rule, context)
+
+
+def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
+    if term.startswith(GROUP):
+        groups = getattr(user, "groups", None)
+        return groups is not None and bool(groups.filter(name=term.removeprefix(GROUP).strip()).exists())
+    if term.startswith(CALL):
+        return context is not None and _is_among(user, _named_by(term, context))
+    if user.has_perm(term):
+        return True
+    target = _target_of(context)
+    return target is not None and bool(user.has_perm(term, target))
+
+
+def _target_of(context: Context[Any] | None) -> Any:
+    """Return the project's own object that the execution is about, None where there is none (any more)."""
+    if context is None or context.about is None:
+        return None
+    label, pk = context.about
+    try:
+        return apps.get_model(label)._default_manager.filter(pk=pk).first()
+    except (LookupError, ValueError):
+        return None
+
+
+def _named_by(term: str, context: Context[Any]) -> Iterable[Any]:
+    """Call a function of the project; it may read, never write.
+
+    Raises:
+        EffectDefinitionError: it cannot be imported, raised, or returned no users.
+    """
+    path = term.removeprefix(CALL)
+    try:
+        named: Any = import_string(path)(context)
+    except Error:
+        raise  # the database's: the transaction is over, and its caller says so
+    except Exception as error:
+        raise EffectDefinitionError(f"approvers={term!r}: {path} raised {type(error).__name__}: {error}") from error
+    if not isinstance(named, (QuerySet, list, tuple, set, frozenset)):
+        raise EffectDefinitionError(
+            f"approvers={term!r}: {path} returned {type(named).__name__}, not a queryset or list of users"
+        )
+    return named
+
+
+def _is_among(user: Any, named: Iterable[Any]) -> bool:
+    if isinstance(named, QuerySet) and not named.query.is_sliced:
+        return named.filter(pk=user.pk).exists()
+    return any(Actor.of(one) == Actor.of(user) for one in named)
+
+
+def _source(rule: ApprovalRule) -> str:
+    """Return the term to list people by: a function or a group names them, of a permission the backends are asked."""
+    return min(rule.terms, key=lambda term: (not term.startswith(CALL), not term.startswith(GROUP)))
+
+
+def _can_be_listed(rule: ApprovalRule) -> bool:
+    source = _source(rule)
+    return source.startswith((CALL, GROUP)) or all(hasattr(backend, "with_perm") for backend in get_backends())
+
+
+def _candidates(source: str, context: Context[Any] | None) -> Iterator[Any]:
+    if source.startswith(CALL):
+        yield from _named_by(source, context) if context is not None else ()
+    elif source.startswith(GROUP):
+        users = get_user_model()._default_manager.filter(groups__name=source.removeprefix(GROUP).strip())
+        yield from users.distinct().iterator(chunk_size=100)
+    else:
+        for backend in get_backends():
+            if hasattr(backend, "with_perm"):
+                yield from backend.with_perm(source).iterator(chunk_size=100)

@@ -15,6 +15,7 @@ EVERY = {
     "settle_requests": timedelta(seconds=10),
     "run_hooks": timedelta(seconds=10),
     "expire_approvals": timedelta(seconds=30),
+    "send_notices": timedelta(seconds=10),
     "prune": timedelta(minutes=10),
 }
 #: Bounds what piles up while no worker runs. The worker compares beat's clock with its own, so it exceeds any skew.

@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from effects import setting_values as values
 
-__all__ = ["DOCS", "SETTINGS", "Setting", "SettingProblem", "problems", "settings", "unknown_keys"]
+__all__ = ["DOCS", "SETTINGS", "Setting", "SettingProblem", "is_set", "problems", "settings", "unknown_keys"]
 
 DOCS = "https://django-effects.readthedocs.io/en/latest"
 """Root of the documentation, without a slash at its end; checks and problems link below it."""
@@ -169,6 +169,13 @@ class Settings:
         "Called with a text and its place, returns what may be written of it.",
         values.to_optional_callable,
     )
+    NOTIFY = Setting(
+        "NOTIFY",
+        None,
+        _PATH,
+        "Called with a Notice when people have something to decide or to know; nobody is told if unset.",
+        values.to_optional_callable,
+    )
     DISPATCH = Setting(
         "DISPATCH",
         "none",
@@ -254,6 +261,11 @@ SETTINGS: Mapping[str, Setting[Any]] = {
 """Every key of `EFFECTS`, in the order of the reference page."""
 
 settings = Settings()
+
+
+def is_set(name: str) -> bool:
+    """Return whether a setting has a value other than None; nothing is imported or converted."""
+    return _configured().get(name) is not None
 
 
 def unknown_keys() -> list[SettingProblem]:

@@ -227,6 +227,7 @@ def rule_as_json(rule: ApprovalRule | None) -> dict[str, Any] | None:
         "not_before": rule.not_before.isoformat() if rule.not_before else None,
         "four_eyes": rule.four_eyes,
         "covers_retries": rule.covers_retries,
+        "recheck_approvers": rule.recheck_approvers,
     }
 
 

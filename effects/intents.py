@@ -19,6 +19,7 @@ __all__ = [
     "Intent",
     "approval_digest",
     "binding_of",
+    "context_of_intent",
     "is_same_payload",
     "make_intent",
     "provider_key_of",

@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 
 from effects import runner, transitions
 from effects.dispatch import send_hint
-from effects.exceptions import ApprovalError, ExecutionNotFoundError
-from effects.models import Approval
+from effects.eligibility import why_not_end
+from effects.exceptions import ApprovalError, ExecutionNotFoundError, NotEntitledError
+from effects.models import Approval, Execution
 from effects.operations import StoredAnswer
 from effects.snapshots import ExecutionSnapshot, RequestSnapshot
 from effects.states import APPROVAL_LIVE, ExecutionState, values
@@ -60,12 +61,27 @@ def deny(
 
 
 def withdraw(ref: str | UUID, *, by: Any, reason: str = "") -> ExecutionSnapshot:
-    """Take back a request for approval, or a grant that was not used yet."""
+    """Take back a request for approval, or a grant that was not used yet.
+
+    A user object must be one who asked for it, whose own approval it is, or who may cancel; a name or an `Actor` stands
+    for a program that is trusted.
+
+    Raises:
+        NotEntitledError: this person may not; nothing changed.
+        ApprovalError: it is spent or over.
+    """
+    _refuse_stranger(ref, by)
     return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason))
 
 
 def cancel(ref: str | UUID, *, by: Any, reason: str) -> ExecutionSnapshot:
-    """End an execution that was not sent."""
+    """End an execution that was not sent. Who may, as for `withdraw`.
+
+    Raises:
+        NotEntitledError: this person may not; nothing changed.
+        WrongStateError: it is being sent, or was.
+    """
+    _refuse_stranger(ref, by)
     return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason))
 
 
@@ -156,6 +172,18 @@ def _who(by: Any) -> Actor:
     if actor is None:
         raise ApprovalError("by= is the person who does it.")
     return actor
+
+
+def _refuse_stranger(ref: str | UUID, by: Any) -> None:
+    """Refuse a user who has no part in an execution; requesters and votes are only added to, so no lock is needed."""
+    if by is None or isinstance(by, (str, Actor)):
+        return
+    row = Execution.objects.filter(pk=_uuid(ref)).first()
+    if row is None:
+        raise ExecutionNotFoundError(f"There is no execution {ref}")
+    reason = why_not_end(row, row.approvals.filter(state__in=values(APPROVAL_LIVE)), by)
+    if reason:
+        raise NotEntitledError(reason)
 
 
 def _meant(ref: str | UUID, digest: str, approval: str | UUID | None) -> UUID:

@@ -25,6 +25,7 @@ __all__ = [
     "Edge",
     "ExecutionReason",
     "ExecutionState",
+    "NoticeEvent",
     "RequestReason",
     "RequestState",
     "Word",
@@ -190,6 +191,19 @@ class ApprovalPurpose(Word):
 
     SEND = "send"
     RESEND = "resend"
+
+
+class NoticeEvent(Word):
+    """What people are told about."""
+
+    APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_REMINDER = "approval_reminder"
+    APPROVAL_GRANTED = "approval_granted"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    APPROVAL_WITHDRAWN = "approval_withdrawn"
+    APPROVAL_LAPSED = "approval_lapsed"
+    NEEDS_PERSON = "needs_person"
 
 
 @dataclass(frozen=True)

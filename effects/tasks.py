@@ -20,6 +20,7 @@ __all__ = [
     "run_due",
     "run_execution",
     "run_hooks",
+    "send_notices",
     "settle_requests",
 ]
 
@@ -70,6 +71,12 @@ def settle_requests() -> None:
 def run_hooks() -> None:
     """Run settled hooks that stayed due."""
     reconcilers.run_hooks.run_once()
+
+
+@shared_task(name="effects.send_notices", ignore_result=True)
+def send_notices() -> None:
+    """Tell people what they have to decide or to know."""
+    reconcilers.send_notices.run_once()
 
 
 @shared_task(name="effects.prune", ignore_result=True)

@@ -144,13 +144,16 @@ class ApprovalRule:
     """Who must agree before a send, and within which times. Frozen on the execution and part of its digest.
 
     Args:
-        approvers: a permission, `app.codename`; of several, joined by " & ", everybody who decides needs all.
+        approvers: whom to ask, as text: a permission `app.codename`, held for everything or for the object that the
+            execution is `about`; `group:Finance`, the members of a group; or `call:shop.approvers.managers`, a function
+            that is given the `Context` and returns the users. Joined by " & ", everybody who decides meets all of them.
         quorum: how many distinct people.
         decide_within: after that the request for approval expires.
         use_within: after the grant (or `not_before`), the licence lapses unused.
         not_before: the earliest send.
         four_eyes: nobody approves what they asked for, or what was asked for on their behalf.
         covers_retries: the licence is worth sends until one is not proven absent; otherwise worth one send.
+        recheck_approvers: who agreed must still be entitled when it is sent; otherwise the licence lapses.
     """
 
     approvers: str
@@ -160,10 +163,16 @@ class ApprovalRule:
     not_before: datetime | None = None
     four_eyes: bool = True
     covers_retries: bool = False
+    recheck_approvers: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.approvers, str) or "." not in self.approvers:
-            raise ValueError("ApprovalRule(approvers=…) is a permission such as 'payments.approve_refund'")
+        if not isinstance(self.approvers, str) or not all(_names_people(term) for term in self.terms):
+            raise ValueError(
+                f"ApprovalRule(approvers=…) is a permission such as 'payments.approve_refund', 'group:Finance', or "
+                f"'call:shop.approvers.managers'; several are joined by ' & '. It is {self.approvers!r:.80}"
+            )
+        if len(self.approvers) > MAX_APPROVERS:
+            raise ValueError(f"ApprovalRule(approvers=…) is a text of at most {MAX_APPROVERS} characters")
         if self.quorum < 1:
             raise ValueError("ApprovalRule(quorum=…) is at least 1")
         if self.decide_within <= timedelta(0) or self.use_within <= timedelta(0):
@@ -172,9 +181,14 @@ class ApprovalRule:
             raise ValueError("ApprovalRule(not_before=…) needs a time zone")
 
     @property
-    def permissions(self) -> tuple[str, ...]:
-        """The permissions that everybody who decides needs."""
+    def terms(self) -> tuple[str, ...]:
+        """What everybody who decides meets: permissions, groups, functions."""
         return tuple(part.strip() for part in self.approvers.split("&"))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The dotted paths of the functions among the terms."""
+        return tuple(term.removeprefix(CALL) for term in self.terms if term.startswith(CALL))
 
     def tightened(self, other: ApprovalRule | None) -> ApprovalRule:
         """Return the rule under which both hold."""
@@ -182,14 +196,28 @@ class ApprovalRule:
             return self
         later = [instant for instant in (self.not_before, other.not_before) if instant is not None]
         return ApprovalRule(
-            approvers=" & ".join(dict.fromkeys((*self.permissions, *other.permissions))),
+            approvers=" & ".join(dict.fromkeys((*self.terms, *other.terms))),
             quorum=max(self.quorum, other.quorum),
             decide_within=min(self.decide_within, other.decide_within),
             use_within=min(self.use_within, other.use_within),
             not_before=max(later) if later else None,
             four_eyes=self.four_eyes or other.four_eyes,
             covers_retries=self.covers_retries and other.covers_retries,
+            recheck_approvers=self.recheck_approvers or other.recheck_approvers,
         )
+
+
+#: What the terms of `ApprovalRule.approvers` begin with that are no permissions.
+GROUP, CALL = "group:", "call:"
+#: The column's width.
+MAX_APPROVERS = 255
+
+
+def _names_people(term: str) -> bool:
+    if term.startswith(GROUP):
+        return bool(term.removeprefix(GROUP).strip())
+    app, dot, name = term.removeprefix(CALL).partition(".")
+    return bool(app and dot and name) and not any(letter.isspace() or letter == ":" for letter in app + name)
 
 
 @dataclass(frozen=True)

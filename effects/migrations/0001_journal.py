@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                 ),
                 ("summary", models.JSONField(default=dict, help_text="What the approver is shown.")),
                 ("rule", models.JSONField(default=dict, help_text="The frozen rule.")),
-                ("approvers", models.CharField(help_text="The permission that entitles to decide.", max_length=255)),
+                ("approvers", models.CharField(help_text="Whom the rule asks, as its text.", max_length=255)),
                 ("quorum", models.PositiveSmallIntegerField(help_text="How many distinct people.")),
                 (
                     "covers_retries",
@@ -552,6 +552,60 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.CreateModel(
+            name="PendingNotice",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "key",
+                    models.CharField(
+                        help_text="What makes it one notice, however often it is told.", max_length=100, unique=True
+                    ),
+                ),
+                (
+                    "event",
+                    models.CharField(
+                        choices=[
+                            ("approval_requested", "approval requested"),
+                            ("approval_reminder", "approval reminder"),
+                            ("approval_granted", "approval granted"),
+                            ("approval_denied", "approval denied"),
+                            ("approval_expired", "approval expired"),
+                            ("approval_withdrawn", "approval withdrawn"),
+                            ("approval_lapsed", "approval lapsed"),
+                            ("needs_person", "needs person"),
+                        ],
+                        help_text="What it tells of.",
+                        max_length=24,
+                    ),
+                ),
+                ("due_at", models.DateTimeField(help_text="When to tell; a reminder waits.")),
+                (
+                    "swept_until",
+                    models.DateTimeField(help_text="A sweep handed it out; no other one does until then.", null=True),
+                ),
+                ("failures", models.PositiveIntegerField(default=0, help_text="How often telling raised.")),
+                ("error", models.TextField(blank=True, help_text="What it raised last.")),
+                ("created_at", models.DateTimeField(help_text="When it happened.")),
+                (
+                    "approval",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pending_notices",
+                        to="effects.approval",
+                    ),
+                ),
+                (
+                    "execution",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pending_notices",
+                        to="effects.execution",
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
             name="Receipt",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -996,6 +1050,31 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="effects_approval_spent_has_time",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="pendingnotice",
+            index=models.Index(fields=["due_at"], name="effects_notice_due"),
+        ),
+        migrations.AddConstraint(
+            model_name="pendingnotice",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "event__in",
+                        [
+                            "approval_requested",
+                            "approval_reminder",
+                            "approval_granted",
+                            "approval_denied",
+                            "approval_expired",
+                            "approval_withdrawn",
+                            "approval_lapsed",
+                            "needs_person",
+                        ],
+                    )
+                ),
+                name="effects_notice_event",
             ),
         ),
         migrations.AddIndex(

@@ -27,7 +27,7 @@ class Approval(JournalModel):
     digest = models.CharField(max_length=64, help_text="SHA-256 of all that the approver decides about.")
     summary = models.JSONField(default=dict, help_text="What the approver is shown.")
     rule = models.JSONField(default=dict, help_text="The frozen rule.")
-    approvers = models.CharField(max_length=255, help_text="The permission that entitles to decide.")
+    approvers = models.CharField(max_length=255, help_text="Whom the rule asks, as its text.")
     quorum = models.PositiveSmallIntegerField(help_text="How many distinct people.")
     covers_retries = models.BooleanField(default=False, help_text="Worth sends until one is not proven absent.")
     decide_by = models.DateTimeField(help_text="Expires undecided after this.")

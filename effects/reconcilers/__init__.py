@@ -12,6 +12,7 @@ from effects.reconcilers import (
     prune,
     run_due,
     run_hooks,
+    send_notices,
     settle_requests,
 )
 
@@ -23,6 +24,7 @@ __all__ = [
     "prune",
     "run_due",
     "run_hooks",
+    "send_notices",
     "settle_requests",
 ]
 
@@ -36,6 +38,7 @@ SWEEPS = {
         run_due,
         run_hooks,
         settle_requests,
+        send_notices,
         prune,
     )
 }

@@ -11,6 +11,7 @@ from effects.transitions.attempts import NotSentInTime, Report, expire_lease, re
 from effects.transitions.evidence import late_outcome, observe
 from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
 from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned
+from effects.transitions.notices import drop_notice, postpone_notice
 from effects.transitions.permits import PermitDecision, permit
 from effects.transitions.requests import (
     abort,
@@ -55,6 +56,7 @@ __all__ = [
     "doubt_request_since",
     "doubt_since",
     "drop_answers",
+    "drop_notice",
     "escalate_unplanned",
     "expire_approval",
     "expire_lease",
@@ -70,6 +72,7 @@ __all__ = [
     "open_request",
     "order_resend",
     "permit",
+    "postpone_notice",
     "postpone_send",
     "prune_execution",
     "record",

@@ -7,8 +7,9 @@ from typing import Any
 
 from effects import canonical
 from effects._locks import lock_approval
-from effects.approvers import still_entitled
+from effects.approvers import somebody_can_decide
 from effects.effect import rule_as_json, rule_from_json
+from effects.eligibility import context_for, requester_ids, valid_voters
 from effects.intents import approval_digest, digest_of_summary
 from effects.models import Approval, Attempt, Execution
 from effects.states import (
@@ -20,11 +21,13 @@ from effects.states import (
     ExecutionState,
     values,
 )
+from effects.transitions import _notices
 from effects.transitions._rows import advance, end_state
 from effects.types import ApprovalRule
 
 __all__ = [
     "GRANTED",
+    "NOBODY_ENTITLED",
     "ask",
     "close",
     "covers_another_send",
@@ -36,13 +39,14 @@ __all__ = [
     "newest_for_resend",
     "newest_for_send",
     "request",
-    "requester_ids",
     "rule_of",
     "spend",
     "why_lapsed",
 ]
 
 GRANTED = ApprovalState.GRANTED
+#: `failure_code` of what ended because nobody was left who could approve it.
+NOBODY_ENTITLED = "nobody_entitled"
 _UNPROVEN = values({AttemptOutcome.OPEN, AttemptOutcome.UNKNOWN, AttemptOutcome.APPLIED, AttemptOutcome.SUBMITTED})
 
 
@@ -67,7 +71,7 @@ def digest_of(row: Execution, purpose: ApprovalPurpose) -> str:
 
 def request(row: Execution, rule: ApprovalRule, purpose: ApprovalPurpose = ApprovalPurpose.SEND) -> Approval:
     """Insert the request for an approval; the caller moves the execution."""
-    return Approval.objects.create(
+    approval = Approval.objects.create(
         execution_id=row.pk,
         purpose=str(purpose),
         digest=digest_of(row, purpose),
@@ -82,6 +86,8 @@ def request(row: Execution, rule: ApprovalRule, purpose: ApprovalPurpose = Appro
         state=str(ApprovalState.REQUESTED),
         created_at=row.locked_at,
     )
+    _notices.approval_requested(approval)
+    return approval
 
 
 def lock_live(row: Execution) -> Approval | None:
@@ -117,6 +123,7 @@ def close(approval: Approval, state: ApprovalState, at: datetime) -> None:
         approval.use_by = max(at, approval.not_before or at) + approval.use_within
         changes["use_by"] = approval.use_by
     Approval.objects.filter(pk=approval.pk).update(**changes)
+    _notices.approval_closed(approval, state, at)
 
 
 def lapse_live(row: Execution) -> None:
@@ -139,21 +146,14 @@ def covers_another_send(approval: Approval) -> bool:
     return not Attempt.objects.filter(approval_id=approval.pk, outcome__in=_UNPROVEN).exists()
 
 
-def requester_ids(row: Execution) -> set[str]:
-    """Return the ids of all who asked for an execution, joined it, or were acted for."""
-    return {requester["id"] for requester in row.requesters}
-
-
 def why_lapsed(row: Execution, approval: Approval) -> str:
     """Return in words why a granted licence cannot be used any more; empty if it can."""
     if approval.use_by is not None and approval.use_by <= approval.locked_at:
         return "not used in time"
     rule = rule_from_json(approval.rule)
-    voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
-    if rule is not None and not still_entitled(voters, rule):
-        return "an approver is no longer entitled"
-    if rule is not None and rule.four_eyes and voters & requester_ids(row):
-        return "an approver asked for it too meanwhile"
+    # an order by a named person, which no rule stands behind, has no voters
+    if rule is not None and len(valid_voters(row, approval, rule)) < approval.quorum:
+        return "an approver is no longer entitled, or asked for it too meanwhile"
     return ""
 
 
@@ -183,7 +183,10 @@ def ask(
     replaces: Approval | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
-    """Request an approval of a due execution that has no spendable one; of the new contents where they changed."""
+    """Request an approval of a due execution that has no spendable one; of the new contents where they changed.
+
+    Where nobody could give it, the execution ends, and says so: it would wait for people who are not there.
+    """
     rule = rule_of(row)
     if rule is None:
         return
@@ -194,16 +197,21 @@ def ask(
         changes = {"summary": summary, "summary_digest": digest_of_summary(summary), **shown(summary)}
         for name, value in changes.items():
             setattr(row, name, value)
+    if not somebody_can_decide(rule, requester_ids(row), context_for(row, rule)):
+        why = (
+            f"it needs a new approval ({reason}), and nobody can give it: {rule.quorum} by {rule.approvers!r} who did "
+            "not ask for it"
+        )
+        advance(
+            row, "lapse", end_state(row), reason=ExecutionReason.LAPSED, evidence={"why": why},
+            failure_code=NOBODY_ENTITLED, failure_message=why, **changes,
+        )  # fmt: skip
+        return
     approval = request(row, rule)
     advance(
-        row,
-        verb,
-        ExecutionState.AWAITING_APPROVAL,
-        reason=reason,
-        evidence={"digest": approval.digest},
-        due_at=None,
+        row, verb, ExecutionState.AWAITING_APPROVAL, reason=reason, evidence={"digest": approval.digest}, due_at=None,
         **changes,
-    )
+    )  # fmt: skip
 
 
 def shown(summary: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from effects.states import (
     Word,
     allows,
 )
+from effects.transitions import _notices
 from effects.types import Actor
 
 __all__ = ["advance", "advance_request", "can_be_undone", "effect_of", "end_state", "grace", "receipt_of"]
@@ -77,6 +78,8 @@ def advance(
         changes.update(trouble_count=0, trouble="")
     _write(row, changes)
     receipt_of(row, verb, source, actor, evidence).save(force_insert=True)
+    if target is ExecutionState.NEEDS_INTERVENTION and source is not target:
+        _notices.person_needed(row)
     if settles:
         _run_hook(row, previous)
 

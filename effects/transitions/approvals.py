@@ -8,11 +8,10 @@ from uuid import UUID
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_approval, lock_execution
-from effects.approvers import is_entitled
 from effects.effect import rule_from_json
+from effects.eligibility import eligibility, entitlement, valid_voters
 from effects.exceptions import (
     ApprovalError,
-    EffectDefinitionError,
     ExecutionNotFoundError,
     NotEntitledError,
     StaleRevisionError,
@@ -128,20 +127,8 @@ def cancel(execution_id: UUID, *, actor: Actor, reason: str) -> ExecutionSnapsho
 
 
 def why_not(row: Execution, approval: Approval, user: Any) -> str:
-    """Return in words why `user` cannot decide this approval; empty if they can. The same rules as every vote."""
-    rule = rule_from_json(approval.rule)
-    if rule is None:
-        raise EffectDefinitionError(f"Approval {approval.pk} has no rule")
-    actor = Actor.of(user)
-    if actor is None:
-        return "You are not logged in."
-    if rule.four_eyes and not row.requesters:
-        return "Nobody knows who asked for it, so nobody can be told apart from them."
-    if rule.four_eyes and actor.id in _licences.requester_ids(row):
-        return "You asked for this one, or it was asked for on your behalf; somebody else has to decide."
-    if not is_entitled(user, rule):
-        return f"It takes the permission {rule.approvers!r}, which you do not have."
-    return ""
+    """Return in words why `user` is not entitled to decide this approval; empty if they are. As at every vote."""
+    return entitlement(row, approval, user).text
 
 
 def _lock(approval_id: UUID) -> tuple[Execution, Approval]:
@@ -155,11 +142,9 @@ def _lock(approval_id: UUID) -> tuple[Execution, Approval]:
 
 
 def _count_votes(row: Execution, approval: Approval) -> int:
-    """Count who approved; under four eyes, who joined as a requester after voting does not count any more."""
-    votes = approval.votes.filter(decision=APPROVE)
-    if approval.rule.get("four_eyes", True):
-        votes = votes.exclude(actor_id__in=_licences.requester_ids(row))
-    return votes.count()
+    """Count the approvals that count now: of people who are entitled still, and did not ask for it since they voted."""
+    rule = rule_from_json(approval.rule)
+    return len(valid_voters(row, approval, rule)) if rule is not None else 0
 
 
 def _actor(user: Any) -> Actor:
@@ -180,13 +165,9 @@ def _voted(approval: Approval, actor: Actor, decision: str) -> bool:
 
 
 def _check(row: Execution, approval: Approval, user: Any, digest: str) -> None:
-    reason = why_not(row, approval, user)
-    if reason:
-        raise NotEntitledError(reason)
-    if approval.state != _A.REQUESTED:
-        raise ApprovalError(f"This approval is {approval.state} already.")
-    if approval.decide_by <= row.locked_at:
-        raise ApprovalError(f"This approval expired at {approval.decide_by:%Y-%m-%d %H:%M %Z}; nothing was sent.")
+    found = eligibility(row, approval, user, at=row.locked_at)
+    if not found.can_decide:
+        raise NotEntitledError(found.text) if found.is_personal else ApprovalError(found.text)
     if digest != approval.digest or approval.digest != _licences.digest_of(row, ApprovalPurpose(approval.purpose)):
         raise StaleRevisionError("The contents changed since this page was made; look at them again.")
 

@@ -22,7 +22,7 @@ from effects.exceptions import (
     PolicyChangedError,
     WrongStateError,
 )
-from effects.intents import Intent, is_same_payload
+from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
 from effects.settlement import hook_backoff, run_settled_hook
 from effects.snapshots import ExecutionSnapshot, snapshot
@@ -221,12 +221,15 @@ def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bo
 
 def _check_approvable(intent: Intent) -> None:
     """Refuse a rule that nobody can meet: said when asked, not after a week."""
-    if intent.rule is not None and not somebody_can_decide(intent.rule, [a["id"] for a in intent.requesters]):
+    if intent.rule is None:
+        return
+    requesters = [actor["id"] for actor in intent.requesters]
+    if not somebody_can_decide(intent.rule, requesters, context_of_intent(intent)):
         raise NobodyEntitledError(
-            f"{intent.operation} needs {intent.rule.quorum} approval(s) by people with {intent.rule.approvers!r} who "
-            "did not ask for it, and there are not that many active ones. Grant the permission first."
+            f"{intent.operation} needs {intent.rule.quorum} approval(s) by {intent.rule.approvers!r} who did not ask "
+            "for it, and there are not that many active ones. Grant the permission, or fill the group, first."
         )
-    if intent.rule is not None and intent.rule.four_eyes and not intent.requesters:
+    if intent.rule.four_eyes and not intent.requesters:
         raise NobodyEntitledError(
             f"{intent.operation} needs an approval by somebody other than the requester, who is unknown: say "
             "requested_by=…"

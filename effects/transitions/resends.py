@@ -9,6 +9,7 @@ from uuid import UUID
 from effects._commits import commits
 from effects._locks import lock_execution
 from effects.approvers import somebody_can_decide
+from effects.eligibility import context_for
 from effects.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
 from effects.models import Approval, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
@@ -79,9 +80,10 @@ def _request(row: Execution, actor: Actor) -> Approval:
     """Ask those whom the rule names, not the orderer; without a rule the order is the licence."""
     rule = _licences.rule_of(row)
     if rule is not None:
-        if not somebody_can_decide(rule, [person["id"] for person in _with(row, actor)]):
+        if not somebody_can_decide(rule, [person["id"] for person in _with(row, actor)], context_for(row, rule)):
             raise NobodyEntitledError(
-                f"A resend needs {rule.quorum} approval(s) by people with {rule.approvers!r} who did not ask for it."
+                f"A resend needs {rule.quorum} approval(s) by {rule.approvers!r} who did not ask for it, and there are "
+                "not that many active ones."
             )
         return _licences.request(row, rule, ApprovalPurpose.RESEND)
     return Approval.objects.create(

@@ -502,6 +502,7 @@ def test_a_licence_that_covers_retries_covers_nothing_else(
     ann: Any, bob: Any, rule: Any, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """Before the second send contents, use-by and approvers are checked again; then people are asked anew."""
+    person("carl")
     rule(covers_retries=True)
     row = asked(Ruled, by=ann)
     with provider_says(Ruled, effects.NotNow("busy")) as said:

@@ -62,8 +62,8 @@ MUTATIONS = (
         f"{_APPROVALS}::test_the_requester_decides_nothing",
         (
             Edit(
-                f"{_T}/approvals.py",
-                "    if rule.four_eyes and actor.id in _licences.requester_ids(row):",
+                "effects/eligibility.py",
+                "    if rule.four_eyes and actor.id in requester_ids(row):",
                 "    if False:",
             ),
         ),
@@ -84,7 +84,7 @@ MUTATIONS = (
         "an expired request for approval can be granted",
         "§4 vote",
         "tests/core/test_approvals_races.py::test_expired_while_waiting_for_the_lock_is_refused",
-        (Edit(f"{_T}/approvals.py", "    if approval.decide_by <= row.locked_at:", "    if False:"),),
+        (Edit("effects/eligibility.py", "    if approval.decide_by <= at:", "    if False:"),),
     ),
     Mutation(
         "an approver who left still licenses",
@@ -93,7 +93,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/_licences.py",
-                "    if rule is not None and not still_entitled(voters, rule):",
+                "    if rule is not None and len(valid_voters(row, approval, rule)) < approval.quorum:",
                 "    if False:",
             ),
         ),

@@ -1,0 +1,120 @@
+"""What the project's `NOTIFY` is told: that somebody has to decide, or what became of what they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+
+from effects.approvers import USER, list_people
+from effects.eligibility import count_missing, entitled_people, outlook, requester_ids
+from effects.models import Approval, Execution, PendingNotice
+from effects.snapshots import ExecutionSnapshot, actor_from_json, snapshot
+from effects.states import ApprovalPurpose, ApprovalState, ExecutionState, NoticeEvent
+from effects.types import Actor, ApprovalRule
+
+__all__ = ["MOST_PEOPLE", "ApprovalSnapshot", "Notice", "read_notice"]
+
+#: More are not told of one thing.
+MOST_PEOPLE = 100
+#: Whoever holds it is called to what is in doubt.
+RESOLVE = ApprovalRule(approvers="effects.resolve_execution", four_eyes=False)
+
+
+@dataclass(frozen=True)
+class ApprovalSnapshot:
+    """An approval as it stood at one moment. `missing` people have still to agree; `outlook` says so in words."""
+
+    id: UUID
+    purpose: ApprovalPurpose
+    state: ApprovalState
+    digest: str
+    summary: dict[str, Any]
+    approvers: str
+    quorum: int
+    missing: int
+    decide_by: datetime
+    not_before: datetime | None
+    use_by: datetime | None
+    outlook: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing that people should hear of.
+
+    Attributes:
+        key: the same however often this notice is told: repeat nothing that was done under it.
+        event: what happened.
+        execution: as it stands when this is told.
+        approval: the approval that it is about, None for `needs_person`.
+        people: the users whom it concerns: who can still decide, who may resolve what is in doubt, or who asked for
+            what was decided. Perhaps nobody; at most 100.
+        requesters: who asked for it, joined it, or was acted for.
+        due_at: since when it is to be told.
+    """
+
+    key: str
+    event: NoticeEvent
+    execution: ExecutionSnapshot
+    approval: ApprovalSnapshot | None
+    people: tuple[Any, ...]
+    requesters: tuple[Actor, ...]
+    due_at: datetime
+
+
+def read_notice(notice_id: int) -> Notice | None:
+    """Return a pending notice as it is told now; None if it was told, or nobody needs to hear of it any more."""
+    pending = PendingNotice.objects.select_related("execution", "approval").filter(pk=notice_id).first()
+    if pending is None or _is_out_of_date(pending):
+        return None
+    row, approval = pending.execution, pending.approval
+    known = (actor_from_json(requester) for requester in row.requesters)
+    return Notice(
+        key=pending.key,
+        event=NoticeEvent(pending.event),
+        execution=snapshot(row),
+        approval=_approval_snapshot(row, approval) if approval is not None else None,
+        people=tuple(_people(row, approval, NoticeEvent(pending.event))),
+        requesters=tuple(actor for actor in known if actor is not None),
+        due_at=pending.due_at,
+    )
+
+
+def _is_out_of_date(pending: PendingNotice) -> bool:
+    """Return whether what it asks people to do was done meanwhile. What happened stays worth telling."""
+    if pending.event == NoticeEvent.NEEDS_PERSON:
+        return pending.execution.state != ExecutionState.NEEDS_INTERVENTION
+    asks = pending.event in (NoticeEvent.APPROVAL_REQUESTED, NoticeEvent.APPROVAL_REMINDER)
+    return asks and pending.approval is not None and pending.approval.state != ApprovalState.REQUESTED
+
+
+def _people(row: Execution, approval: Approval | None, event: NoticeEvent) -> Iterable[Any]:
+    if event == NoticeEvent.NEEDS_PERSON:
+        return islice(list_people(RESOLVE, ()), MOST_PEOPLE)
+    if approval is not None and event in (NoticeEvent.APPROVAL_REQUESTED, NoticeEvent.APPROVAL_REMINDER):
+        return entitled_people(row, approval, limit=MOST_PEOPLE)
+    return islice(_users(requester_ids(row)), MOST_PEOPLE)
+
+
+def _users(actor_ids: Iterable[str]) -> Iterator[Any]:
+    """Iterate over the active users among actors; names and deleted accounts are nobody to tell."""
+    for actor_id in sorted(actor_ids):
+        if actor_id.startswith(USER):
+            user = get_user_model()._default_manager.filter(pk=actor_id.removeprefix(USER)).first()
+            if user is not None and user.is_active:
+                yield user
+
+
+def _approval_snapshot(row: Execution, approval: Approval) -> ApprovalSnapshot:
+    return ApprovalSnapshot(
+        id=approval.pk, purpose=ApprovalPurpose(approval.purpose), state=ApprovalState(approval.state),
+        digest=approval.digest, summary=approval.summary, approvers=approval.approvers, quorum=approval.quorum,
+        missing=count_missing(row, approval), decide_by=approval.decide_by, not_before=approval.not_before,
+        use_by=approval.use_by, outlook=outlook(row, approval),
+    )  # fmt: skip

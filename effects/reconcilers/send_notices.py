@@ -1,0 +1,39 @@
+"""What the project's `NOTIFY` is still to be told."""
+
+from __future__ import annotations
+
+import logging
+
+from effects import transitions
+from effects._current import without_request
+from effects.conf import settings
+from effects.models import PendingNotice
+from effects.notices import read_notice
+from effects.reconcilers._batches import Counts, each, take
+from effects.settlement import in_tenant
+
+__all__ = ["NAME", "run_once"]
+
+NAME = "send_notices"
+
+log = logging.getLogger("effects.notices")
+
+
+def run_once(batch: int | None = None) -> Counts:
+    """Tell what is due, each at least once: a process that dies between telling and forgetting tells it again."""
+    return each(NAME, take(PendingNotice.objects.all(), "due_at", batch), _tell)
+
+
+def _tell(notice_id: int) -> str:
+    notify, notice = settings.NOTIFY, read_notice(notice_id)
+    if notify is None or notice is None:
+        transitions.drop_notice(notice_id)
+        return "out_of_date"
+    try:
+        with in_tenant(notice.execution.tenant), without_request():
+            notify(notice)
+    except Exception as error:  # the project's code: a notice stops nothing
+        log.warning("%s was not told.", notice.key, exc_info=True)
+        return "failed" if transitions.postpone_notice(notice_id, error) else "given_up"
+    transitions.drop_notice(notice_id)
+    return "told"

@@ -1,0 +1,48 @@
+"""How notices end: told, out of date, or tried again later."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from effects import canonical
+from effects._commits import commits
+from effects._locks import lock_notice
+from effects.exceptions import ExecutionNotFoundError
+from effects.models import PendingNotice
+
+__all__ = ["drop_notice", "postpone_notice"]
+
+log = logging.getLogger("effects.notices")
+
+#: Telling is tried again after 10 s, doubling to an hour, and given up after some three days.
+FIRST, CEILING, MOST_FAILURES = timedelta(seconds=10), timedelta(hours=1), 80
+
+
+def drop_notice(notice_id: int) -> None:
+    """*Commits.* Forget a notice that was told, or that is out of date."""
+    with commits("forgetting a notice"):
+        try:
+            lock_notice(notice_id)
+        except ExecutionNotFoundError:
+            return  # another sweep told it too, which at least once allows
+        PendingNotice.objects.filter(pk=notice_id).delete()
+
+
+def postpone_notice(notice_id: int, error: Exception) -> bool:
+    """*Commits.* Keep what telling raised, and try again later; return False where it is given up."""
+    text = canonical.clean_text(f"{type(error).__name__}: {error}")
+    with commits("postponing a notice"):
+        try:
+            notice = lock_notice(notice_id)
+        except ExecutionNotFoundError:
+            return True
+        if notice.failures + 1 >= MOST_FAILURES:
+            log.error("%s could not be told and is given up: %s", notice.key, text)
+            PendingNotice.objects.filter(pk=notice_id).delete()
+            return False
+        wait = min(FIRST * 2 ** min(notice.failures, 10), CEILING)
+        PendingNotice.objects.filter(pk=notice_id).update(
+            due_at=notice.locked_at + wait, swept_until=None, failures=notice.failures + 1, error=text
+        )
+        return True
