@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
+
+from django.core.management import call_command
 
 from effects import canonical
 from effects.models import Approval, Execution, Receipt, Request, Resolution
@@ -16,7 +21,7 @@ from project.services.faults import Faults
 from .clients import Conversations
 from .provider import Entry, Provider
 
-__all__ = ["Balance", "Counts", "Difference", "balance", "count"]
+__all__ = ["Audit", "Balance", "Counts", "Difference", "audit", "balance", "count"]
 
 #: What is compared: its name, the effect's operation, and the shop's table of it.
 KINDS: Mapping[str, tuple[str, type[Refund | Payout]]] = {
@@ -67,6 +72,19 @@ class Balance:
     def lost(self) -> int:
         """What the journal says and Stripe does not have, and what Stripe has and the shop does not know."""
         return sum(max(each.journal - each.provider, each.provider - each.shop, 0) for each in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What `manage.py effects_audit` says of the journal.
+
+    Attributes:
+        checked: How many it looked at, by kind.
+        findings: What is wrong, one line each.
+    """
+
+    checked: Mapping[str, int]
+    findings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +139,16 @@ def balance(provider: Provider) -> Balance:
     differences = [each for kind, of in ledgers.items() for each in _differences(kind, **of)]
     unsettled = Execution.objects.exclude(state__in=values(EXECUTION_SETTLED)).count()
     return Balance(totals, tuple(differences), _duplicates([*chain(*entries.values())]), unsettled)
+
+
+def audit() -> Audit:
+    """Compare the journal with its own rules, by the command that operations use."""
+    said = io.StringIO()
+    with contextlib.suppress(SystemExit):  # that there are findings: they are in what it said
+        call_command("effects_audit", json=True, stdout=said)
+    report = json.loads(said.getvalue())
+    found = (f"{one['code']}: {one['kind']} {one['ref']}: {one['wrong']}" for one in report["findings"])
+    return Audit(report["checked"], tuple(found))
 
 
 def count(found: Balance, provider: Provider, faults: Faults, conversations: Conversations) -> Counts:

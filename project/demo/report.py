@@ -16,7 +16,7 @@ from rich.table import Table
 from typing_extensions import Self
 
 from . import pace
-from .ledgers import Balance, Counts
+from .ledgers import Audit, Balance, Counts
 from .people import People
 from .stage import Telling
 
@@ -147,6 +147,14 @@ class Report:
             self._console.print(f"[red]  ✗ executions that are still open: {found.unsettled}[/]")
         if not found.differences:
             self._console.print("  Difference, by reference and amount: [green]none[/]")
+
+    def audit(self, audited: Audit) -> None:
+        """Print what the audit found."""
+        for each in audited.findings:
+            self._console.print(f"[red]  ✗ {escape(each)}[/]")
+        looked = ", ".join(f"{number} {kind}" for kind, number in audited.checked.items())
+        if not audited.findings:
+            self._console.print(f"  manage.py effects_audit, over {looked}: [green]no findings[/]")
 
     def count(self, counts: Counts) -> None:
         """Print what was counted."""

@@ -12,7 +12,7 @@ from project.services.processes import Processes, ServiceError
 
 from . import cluster, ledgers, people
 from .clients import Conversations
-from .ledgers import Balance, Counts
+from .ledgers import Audit, Balance, Counts
 from .provider import Provider
 from .report import Played, Progression, Report
 from .stage import Stage, Telling, counted, new_key
@@ -45,26 +45,35 @@ class Result:
     Attributes:
         played: The stories.
         found: The ledgers, compared.
+        audit: The journal, compared with its own rules.
         counts: What was counted.
         seconds: How long it took, from the start of the first service.
     """
 
     played: tuple[Played, ...]
     found: Balance
+    audit: Audit
     counts: Counts
     seconds: float
 
     @property
     def is_good(self) -> bool:
-        """Whether every story came out as it has to, and the ledgers agree."""
+        """Whether every story came out as it has to, the ledgers agree, and the audit finds nothing."""
         stories = all(each.is_good for each in self.played)
         same = self.counts.replays == self.counts.replays_identical
-        return stories and same and not (self.found.differences or self.found.unsettled)
+        return stories and same and not (self.found.differences or self.found.unsettled or self.audit.findings)
 
     def as_json(self) -> dict[str, object]:
         """Return what programs read."""
         stories = [{"title": each.title, "ok": each.is_good, "failures": each.telling.failures} for each in self.played]
-        return {"ok": self.is_good, **self.counts.as_json(), "seconds": round(self.seconds, 1), "stories": stories}
+        return {
+            "ok": self.is_good,
+            **self.counts.as_json(),
+            "audited": dict(self.audit.checked),
+            "audit_findings": list(self.audit.findings),
+            "seconds": round(self.seconds, 1),
+            "stories": stories,
+        }
 
 
 def show(options: Options) -> bool:
@@ -86,6 +95,7 @@ def show(options: Options) -> bool:
                 progression.end("nothing is left")
         report.tell(result.played)
         report.compare(result.found)
+        report.audit(result.audit)
         report.count(result.counts)
         report.conclude(result.seconds, is_good=result.is_good)
         if options.serve:
@@ -106,9 +116,10 @@ def _run(stack: contextlib.ExitStack, options: Options, progression: Progression
     played = tuple(_play(story, stage, progression) for story in STORIES)
     progression.begin("Comparing the ledgers")
     found = ledgers.balance(stage.provider)
+    audited = ledgers.audit()
     counts = ledgers.count(found, stage.provider, running.faults, stage.conversations)
     progression.end(counted(len(found.differences), "difference"))
-    return stage, Result(played, found, counts, time.monotonic() - started)
+    return stage, Result(played, found, audited, counts, time.monotonic() - started)
 
 
 def _play(story: Story, stage: Stage, progression: Progression) -> Played:

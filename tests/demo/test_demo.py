@@ -69,7 +69,7 @@ def alive(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
 
 
 def test_the_demo_keeps_its_promises_and_leaves_nothing(temporary: Path) -> None:
-    """With no service running, the seven stories come out as promised, the ledgers agree, and nothing is left."""
+    """With no service running, the seven stories come out as promised, the ledgers agree, the audit finds nothing."""
     started: set[tuple[int, str]] = set()
     with running("--json", TMPDIR=str(temporary)) as demo:
         assert demo.stderr is not None
@@ -92,6 +92,9 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing(temporary: Path) -> None
     assert counted["resolved_by_person"] == 1
     assert counted["approvals_spent"] == 2
     assert counted["left_to_a_person"] == 1
+    assert counted["audit_findings"] == []
+    assert counted["audited"]["requests"] == counted["operations"]
+    assert all(counted["audited"][kind] for kind in ("executions", "receipts", "attempts", "approvals"))
     assert len(started) > 10
     assert alive(started) == set()
     assert list(temporary.iterdir()) == []

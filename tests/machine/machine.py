@@ -37,7 +37,7 @@ KEY = st.sampled_from(["a", "bb", "ccc", "dddd", "eeeee"])
 #: Two who may ask and approve, one who may approve, one who may not.
 USER = st.integers(0, 3)
 #: Doubt is what it is about.
-ANSWER = st.sampled_from([*Answer, *DOUBTS, Answer.SUBMITTED, Answer.DECLINED])
+ANSWER = st.sampled_from([*Answer, *DOUBTS, Answer.SUBMITTED, Answer.SUBMITTED, Answer.DECLINED])
 #: No sum of these is near anything that the journal waits for: it must not depend on milliseconds.
 TIME = st.sampled_from([
     timedelta(seconds=3.3), timedelta(seconds=17.9), timedelta(seconds=51.7), timedelta(minutes=6.1),
@@ -197,7 +197,7 @@ class EffectsMachine(RuleBasedStateMachine):
             offers.append(("look up now", functools.partial(world.look_up_now, row)))
         for row in self._rows(_S.NEEDS_INTERVENTION):
             offers += [("order a resend", functools.partial(world.by_hand, operators.order_resend, row, by))] * 3
-            offers.append(("reopen", functools.partial(world.by_hand, operators.reopen, row, by)))
+            offers += [("reopen", functools.partial(world.by_hand, operators.reopen, row, by))] * 3
         for row in self._rows(_S.FAILED, _S.REJECTED):
             offers.append(("ask again", functools.partial(world.supersede, row, by)))
         for row in self._rows(_S.COMPLETED, _S.PARTIALLY_COMPLETED):
@@ -214,14 +214,14 @@ class EffectsMachine(RuleBasedStateMachine):
         world, good = self.world, event.good
         offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 8
         offers.append(("effects_doubt_since, and nothing was lost", world.doubt))
-        offers.append(("the project changes", functools.partial(world.change, hook_raises=not good)))
+        offers += [("the project changes", functools.partial(world.change, hook_raises=not good))] * 3
         known = [row for row in world.rows if world.provider.known(row.provider_key)]
         offers += [("webhook", functools.partial(world.observe, row, undone=not good)) for row in known]
         for flight in world.provider.flights:
             offers += [("a request lands", functools.partial(world.provider.land, flight, arrives=good))] * 3
         for order in world.provider.orders:
             if not order.refused:
-                ends = ("applied", "applied", "refused" if good else "lost")
+                ends = ("applied", "refused" if good else "lost")
                 offers += [
                     ("an order is carried out", functools.partial(world.provider.carry_out, order, how=how))
                     for how in ends

@@ -100,7 +100,6 @@ def test_the_machine_finds(
     plant: Callable[[pytest.MonkeyPatch], None],
     pair: tuple[type[declared.Machine], type[declared.Machine]],
     seed: int,
-    profile: hypothesis.settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broken rule leads to a broken promise."""
@@ -108,7 +107,10 @@ def test_the_machine_finds(
     machine: type[EffectsMachine] = type("PlantedMachine", (EffectsMachine,), {"effects": pair})
     hypothesis.seed(seed)(machine)
     settings = hypothesis.settings(
-        profile, max_examples=EXAMPLES, phases=[hypothesis.Phase.generate], report_multiple_bugs=False
+        hypothesis.settings.get_profile("normal"),
+        max_examples=EXAMPLES,
+        phases=[hypothesis.Phase.generate],
+        report_multiple_bugs=False,
     )
     with pytest.raises((Violation, hypothesis.errors.FlakyFailure)) as found:
         run_state_machine_as_test(machine, settings=settings)
