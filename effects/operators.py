@@ -59,14 +59,14 @@ def deny(
     return _after(transitions.deny(_meant(ref, digest, approval), user=by, digest=digest, comment=comment))
 
 
-def withdraw(ref: str | UUID, *, by: Any, reason: str = "") -> ExecutionSnapshot:
-    """Take back a request for approval, or a grant that was not used yet."""
-    return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason))
+def withdraw(ref: str | UUID, *, by: Any, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
+    """Take back a request for approval, or a grant that was not used yet; only as it was at `revision`, if given."""
+    return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason, revision=revision))
 
 
-def cancel(ref: str | UUID, *, by: Any, reason: str) -> ExecutionSnapshot:
-    """End an execution that was not sent."""
-    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason))
+def cancel(ref: str | UUID, *, by: Any, reason: str, revision: int | None = None) -> ExecutionSnapshot:
+    """End an execution that was not sent; only as it was at `revision`, if given."""
+    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason, revision=revision))
 
 
 def look_up_now(ref: str | UUID) -> ExecutionSnapshot:
