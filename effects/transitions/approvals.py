@@ -81,9 +81,7 @@ def deny(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Exe
         return snapshot(row)
 
 
-def withdraw(
-    approval_id: UUID, *, actor: Actor, reason: str = "", revision: int | None = None
-) -> ExecutionSnapshot:
+def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
     """*Commits.* Take back a request for approval, or a grant that was not used; the row decides a race with permit.
 
     Args:

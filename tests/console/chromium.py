@@ -205,9 +205,13 @@ class Person:
         self._run(lambda: self._page.emulate_media(color_scheme=scheme))
         return self
 
-    def barriers(self) -> list[str]:
-        """Return what axe-core finds that keeps somebody out."""
-        found = self._run(lambda: self._axe.run(self._page)).response["violations"]
+    def barriers(self, *rules: str) -> list[str]:
+        """Return what axe-core finds that keeps somebody out, by all of its rules or by these."""
+        # without preload: it fetches what style sheets import from beside the page
+        options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+        if rules:
+            options["runOnly"] = {"type": "rule", "values": list(rules)}
+        found = self._run(lambda: self._axe.run(self._page, options=options)).response["violations"]
         return [
             f"{each['id']}: {node['target']} {node.get('failureSummary', '')}"
             for each in found
@@ -219,14 +223,14 @@ class Person:
         """Return by how many pixels the page is wider than the window."""
         return int(self.evaluates("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
-    def photographs(self, path: Path) -> Person:
-        """Keep a picture of the whole page."""
-        self._run(lambda: self._page.screenshot(path=path, full_page=True))
+    def photographs(self, path: Path, *, whole: bool = True) -> Person:
+        """Keep a picture of the page, or of what the window shows of it."""
+        self._run(lambda: self._page.screenshot(path=path, full_page=whole))
         return self
 
     def leaves(self) -> None:
         """Close the window."""
-        self._run(lambda: self._page.context.close())
+        self._run(self._page.context.close)
 
 
 #: The name of what has the focus, and whether something shows that it has it.

@@ -1,18 +1,15 @@
 """Stories in a real browser: an approver, a second one, an operator, an attacker."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-import effects
-from effects.models import Approval, Execution, Receipt
-from effects.testing import provider_says, run_due, time_passes
+from effects.models import Approval, Execution
+from effects.testing import run_due
 from tests.console.chromium import Person
-from tests.console.declared import PayOut
-from tests.console.pages import page_of, verb_of
+from tests.console.pages import page_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Seat = Callable[..., Person]
@@ -30,7 +27,9 @@ def test_approver_approves_what_they_read(seat: Seat, waiting: Any, ann: User) -
     anns.clicks("Pay out to DE89")
     assert "1,250.00 EUR" in anns.text
     anns.clicks("Approve")
-    assert "The provider bank/main is asked for “Pay out to DE89”, 1,250.00 EUR, as soon as a worker is free." in anns.text
+    assert (
+        "The provider bank/main is asked for “Pay out to DE89”, 1,250.00 EUR, as soon as a worker is free." in anns.text
+    )
     assert Approval.objects.get().digest in anns.text
     anns.types("Comment", "seen the invoice").clicks("Approve", "button")
     assert "Your approval is recorded. Approved: 1 of 1, the licence is granted." in anns.text
