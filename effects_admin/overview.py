@@ -232,7 +232,7 @@ def _requests(console: admin.ModelAdmin[Execution], request: HttpRequest, now: d
                     _count(len(read)),
                     not read,
                     span(now - read[0]) if read else "",
-                )  # fmt: skip
+                )
             )
     approvals: Any = console.admin_site.get_model_admin(Approval)
     if approvals.has_view_permission(request):
@@ -249,7 +249,7 @@ def _requests(console: admin.ModelAdmin[Execution], request: HttpRequest, now: d
                 _count(len(times)),
                 not times,
                 span(now - min(at for at, _ in times)) if times else "",
-            )  # fmt: skip
+            )
         )
     return standings
 
@@ -323,7 +323,7 @@ def _part(lengths: list[timedelta], part: float) -> timedelta:
 
 
 def _seconds(lengths: list[timedelta], part: float) -> str:
-    return f"{_part(lengths, part).total_seconds():.2f} s" if lengths else "–"
+    return f"{_part(lengths, part).total_seconds():.2f} s" if lengths else "none"
 
 
 def _count(found: int) -> str:

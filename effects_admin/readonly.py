@@ -9,15 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
+from django.utils.safestring import SafeString, mark_safe
 
 from effects_admin import filters, views
 from effects_admin.cases import ApprovalCase, Case, RequestCase, SeenAt
+from effects_admin.display import visible
 from effects_admin.permissions import may
 from effects_admin.verbs import Verb
 
@@ -109,6 +113,15 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         """Show the list under the rows' name; there is nothing to select."""
         title = str(self.opts.verbose_name_plural).capitalize()
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    def action_checkbox(self, obj: M) -> SafeString:
+        """Return the box that ticks a row, named as its row is."""
+        box = forms.CheckboxInput({"class": "action-select", "aria-label": f"Tick {visible(obj)}"}, lambda _: False)
+        return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
+
+    action_checkbox.short_description = (  # type: ignore[attr-defined]
+        mark_safe('<input type="checkbox" id="action-toggle" aria-label="Tick all rows of this page">')
+    )
 
     def found_elsewhere(self, term: str) -> Q:
         """Return what else a search finds, by a query of its own."""

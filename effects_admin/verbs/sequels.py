@@ -93,7 +93,7 @@ class Supersede(Verb[Case]):
         return [
             f"{_what(case)} is asked for again with the same contents, as a new execution that takes over its key.",
             f"{case.row.provider} gets a new key for it: it does not take it for the one that did not happen.",
-            "Where the effect's rule asks for an approval, people decide who did not ask; otherwise it is sent at once.",
+            "Where the effect's rule asks for an approval, people decide who did not ask; else it is sent at once.",
         ]
 
     def was_done(self, case: Case, data: dict[str, Any]) -> bool:
