@@ -44,7 +44,8 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     case_class = Case
     verbs = EXECUTION_VERBS
     actions = ("approve_together", "look_up_together")
-    list_display = ("what", "state_shown", "amount_shown", "asked", "created")
+    list_display = ("what", "state_shown", "amount_shown", "created")
+    list_display_links = None
     list_filter = (
         filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
         filters.AgeFilter, filters.AmountFilter, filters.ExecutionReasonFilter,
@@ -105,10 +106,13 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         """Lead to the page that shows about which rows the provider would be asked."""
         return bulk.choose(request, "look-up", request.POST.getlist(ACTION_CHECKBOX_NAME), request.get_full_path())
 
-    @admin.display(description="what")
-    def what(self, row: Execution) -> str:
-        """The summary's title."""
-        return visible(row.summary.get("title") or str(row))
+    @admin.display(description="what, operation, asked by")
+    def what(self, row: Execution) -> SafeString:
+        """The summary's title, which leads to the row; the operation, and who asked first."""
+        by = visible((row.requested_by or {}).get("label") or "nobody known")
+        url = reverse(views.url_name(row, "change"), args=[row.pk])
+        title = visible(row.summary.get("title") or str(row))
+        return format_html('<a href="{}">{}</a><br><span class="fx-quiet">{}, {}</span>', url, title, row.operation, by)
 
     @admin.display(description="state", ordering="state")
     def state_shown(self, row: Execution) -> SafeString:
@@ -119,12 +123,6 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     def amount_shown(self, row: Execution) -> str:
         """The amount, where there is one."""
         return money(row.amount, row.currency)
-
-    @admin.display(description="operation, asked by")
-    def asked(self, row: Execution) -> SafeString:
-        """The operation, and who asked first."""
-        by = visible((row.requested_by or {}).get("label") or "")
-        return format_html('{}<br><span class="fx-quiet">{}</span>', row.operation, by)
 
     @admin.display(description="recorded", ordering="created_at")
     def created(self, row: Execution) -> SafeString | str:

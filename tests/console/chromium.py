@@ -222,6 +222,8 @@ class Person:
         options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
         if rules:
             options["runOnly"] = {"type": "rule", "values": list(rules)}
+        # Django's links change their colour gradually
+        self.evaluates("Promise.all(document.getAnimations().map(each => each.finished))")
         found = self._run(lambda: self._axe.run(self._page, options=options)).response["violations"]
         return [
             f"{each['id']}: {node['target']} {node.get('failureSummary', '')}"
