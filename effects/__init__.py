@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from effects.calls import perform as perform
     from effects.calls import perform_later as perform_later
     from effects.calls import sending as sending
+    from effects.calls import supersede as supersede
     from effects.effect import Effect as Effect
     from effects.effect import register as register
     from effects.exceptions import EffectsError as EffectsError
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_current": ("current",),
-    "calls": ("aget", "aperform", "compensate", "perform", "perform_later", "sending"),
+    "calls": ("aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"),
     "effect": ("Effect", "register"),
     "exceptions": ("EffectsError", "OutcomeError"),
     "failures": (

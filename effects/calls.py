@@ -29,7 +29,7 @@ from effects.snapshots import ExecutionSnapshot
 from effects.states import ExecutionState
 from effects.types import Actor, Context, Later, Permit, Proceed, Refuse, SendResult, monotonic
 
-__all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending"]
+__all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
 
 
 def perform(
@@ -214,7 +214,13 @@ def perform_later(
 
 
 def compensate(
-    ref: str | UUID, *, requested_by: Any = None, on_behalf_of: Any = None, require_approval: bool = False
+    ref: str | UUID,
+    *,
+    requested_by: Any = None,
+    on_behalf_of: Any = None,
+    require_approval: bool = False,
+    reason: str = "",
+    revision: int | None = None,
 ) -> Outcome:
     """Undo a completed execution, with the effect's `compensate`, as a new execution that names it.
 
@@ -226,11 +232,14 @@ def compensate(
         requested_by: the user (or actor, or text) who asks.
         on_behalf_of: for whom they ask.
         require_approval: ask people even where the effect's rule does not.
+        reason: why, in a person's words; kept on the receipt.
+        revision: the original's that a person saw; None: whatever it is now.
 
     Raises:
         EffectDefinitionError: the effect is not `reversible`.
         WrongStateError: the original is not completed (any more); nothing was sent.
         UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing was sent.
+        StaleRevisionError: the original changed since they looked; nothing was sent.
         OpenTransactionError: a transaction is open.
     """
     refuse_open_transactions("effects.compensate")
@@ -244,7 +253,42 @@ def compensate(
     intent = _intent(
         found, handle, found.load(original.payload, original.payload_version),
         key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
-        tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk,
+        tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk, reason=reason,
+        seen_revision=revision,
+    )  # fmt: skip
+    return _perform(intent, handle)
+
+
+def supersede(
+    ref: str | UUID, *, requested_by: Any, reason: str, revision: int | None = None, payload: Any = None
+) -> Outcome:
+    """Ask again for an execution that failed or was rejected: a person's way to `perform(…, supersede=ref)`.
+
+    The successor takes over the key, under a new provider key. Nobody who asked for the old one approves the new one.
+    Commits as `perform`; repeated, it meets the successor.
+
+    Args:
+        ref: the one that failed or was rejected.
+        requested_by: the person who asks again.
+        reason: why, in their words; kept on both receipts.
+        revision: the old one's that they saw; None: whatever it is now.
+        payload: the corrected one; None: the same again.
+
+    Raises:
+        WrongStateError: it is neither failed nor rejected, or its key is that of a request which has ended.
+        StaleRevisionError: it changed since they looked; nothing was sent.
+        NobodyEntitledError, PayloadError, OpenTransactionError, JournalUnavailableError: as `perform`.
+        UndeclaredEffectError, RequestEndedError: the request that it is called in does not allow it.
+    """
+    refuse_open_transactions("effects.supersede")
+    old = Execution.objects.get(pk=queries.get(ref).id)
+    (found, handle), asked = _find(old.operation), old.requested_by
+    about = (old.about_type, old.about_id) if old.about_type else None
+    intent = _intent(
+        found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
+        key=old.key, requested_by=requested_by, on_behalf_of=Actor(**asked) if asked else None, tenant=old.tenant,
+        about=about, require_approval=False, supersedes=old.pk, compensates=old.compensates_id, reason=reason,
+        seen_revision=revision,
     )  # fmt: skip
     return _perform(intent, handle)
 

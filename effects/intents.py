@@ -35,7 +35,12 @@ _UNSTORABLE = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
 
 @dataclass(frozen=True)
 class Intent:
-    """What one execution will do, for whom, under which rule."""
+    """What one execution will do, for whom, under which rule.
+
+    Attributes:
+        reason: why a person has an older one undone or superseded, in their words.
+        seen_revision: the older one's that they saw; None: they saw no page.
+    """
 
     id: UUID
     effect: Effect[Any]
@@ -57,6 +62,8 @@ class Intent:
     generation: int = 1
     supersedes: UUID | None = None
     compensates: UUID | None = None
+    reason: str = ""
+    seen_revision: int | None = None
 
     @property
     def operation(self) -> str:
@@ -136,10 +143,12 @@ def make_intent(
     tenant: str,
     requested_by: Actor | None,
     on_behalf_of: Actor | None,
-    about: models.Model | None,
+    about: models.Model | tuple[str, str] | None,
     require_approval: bool,
     supersedes: UUID | None = None,
     compensates: UUID | None = None,
+    reason: str = "",
+    seen_revision: int | None = None,
 ) -> Intent:
     """Build an intent; runs `describe` and `approval`, so outside of any transaction of ours.
 
@@ -166,7 +175,7 @@ def make_intent(
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
-        supersedes=supersedes, compensates=compensates,
+        supersedes=supersedes, compensates=compensates, reason=reason, seen_revision=seen_revision,
     )  # fmt: skip
     context = context_of_intent(intent)
     summary = summary_as_json(effect.describe(context))
@@ -253,5 +262,5 @@ def context_of_intent(intent: Intent) -> Context[Any]:
     )  # fmt: skip
 
 
-def _about(about: models.Model | None) -> tuple[str, str] | None:
-    return (about._meta.label, str(about.pk)) if about is not None else None
+def _about(about: models.Model | tuple[str, str] | None) -> tuple[str, str] | None:
+    return (about._meta.label, str(about.pk)) if isinstance(about, models.Model) else about

@@ -60,29 +60,31 @@ def deny(
     return _after(transitions.deny(_meant(ref, digest, approval), user=by, digest=digest, comment=comment))
 
 
-def withdraw(ref: str | UUID, *, by: Any, reason: str = "") -> ExecutionSnapshot:
-    """Take back a request for approval, or a grant that was not used yet.
+def withdraw(ref: str | UUID, *, by: Any, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
+    """Take back a request for approval, or a grant that was not used yet; only as it was at `revision`, if given.
 
     A user object must be one who asked for it, whose own approval it is, or who may cancel; a name or an `Actor` stands
     for a program that is trusted.
 
     Raises:
         NotEntitledError: this person may not; nothing changed.
+        StaleRevisionError: it changed since.
         ApprovalError: it is spent or over.
     """
     _refuse_stranger(ref, by)
-    return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason))
+    return _after(transitions.withdraw(_live(ref, None), actor=_who(by), reason=reason, revision=revision))
 
 
-def cancel(ref: str | UUID, *, by: Any, reason: str) -> ExecutionSnapshot:
-    """End an execution that was not sent. Who may, as for `withdraw`.
+def cancel(ref: str | UUID, *, by: Any, reason: str, revision: int | None = None) -> ExecutionSnapshot:
+    """End an execution that was not sent; only as it was at `revision`, if given. Who may, as for `withdraw`.
 
     Raises:
         NotEntitledError: this person may not; nothing changed.
+        StaleRevisionError: it changed since.
         WrongStateError: it is being sent, or was.
     """
     _refuse_stranger(ref, by)
-    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason))
+    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason, revision=revision))
 
 
 def look_up_now(ref: str | UUID) -> ExecutionSnapshot:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
@@ -16,12 +18,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from effects.models import Approval, Execution, Receipt, Request, RequestExecution
-from effects_admin import filters, queue, views
+from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
+from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
 from effects_admin.display import age, money, pretty, visible
 from effects_admin.outlook import next_steps, next_steps_of_request
-from effects_admin.permissions import VIEW_PAYLOAD, may
-from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin
+from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
+from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin, as_uuid
 from effects_admin.templatetags.effects_admin import badge, time
 from effects_admin.timeline import change, lines
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
@@ -40,11 +43,16 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     page_template = "effects_admin/execution.html"
     case_class = Case
     verbs = EXECUTION_VERBS
-    list_display = ("what", "state_shown", "amount_shown", "asked", "created")
+    actions = ("approve_together", "look_up_together")
+    list_display = ("what", "state_shown", "amount_shown", "created")
+    list_display_links = None
     list_filter = (
         filters.ExecutionStateFilter, filters.ExecutionOperationFilter, filters.ProviderFilter, filters.RiskFilter,
-        filters.ExecutionReasonFilter,
+        filters.AgeFilter, filters.AmountFilter, filters.ExecutionReasonFilter,
     )  # fmt: skip
+    newest_column = "created_at"
+    ordered_filters = frozenset({"age"})
+    rare_states = frozenset({"in_doubt", "open", *values(EXECUTION_OPEN | EXECUTION_IN_DOUBT)})
     ordering = ("-created_at", "-id")
     search_fields = ("key", "reference", "provider_key")
     exact_columns = ("key", "reference", "provider_key")
@@ -61,18 +69,50 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         return Q(pk__in=found) if found else Q()
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the queue of what needs a person."""
-        view = self.admin_site.admin_view(self.queue_view)
-        return [path("needs-a-person/", view, name="effects_needs_a_person"), *super().get_urls()]
+        """Add the queue of what needs a person, the overview, and the pages that decide several rows."""
+        site = self.admin_site
+        ours = [
+            path("needs-a-person/", site.admin_view(self.queue_view), name="effects_needs_a_person"),
+            path("overview/", site.admin_view(self.overview_view), name="effects_overview"),
+            *(
+                path(f"bulk-{name}/", self.own_commits(self._bulk_view(name)), name=f"effects_bulk_{verb}")
+                for name, verb in ((name, name.replace("-", "_")) for name in bulk.BULK_VERBS)
+            ),
+        ]
+        return [*ours, *super().get_urls()]
 
     def queue_view(self, request: HttpRequest) -> HttpResponse:
         """Show what needs a person."""
         return queue.show(self, request)
 
-    @admin.display(description="what")
-    def what(self, row: Execution) -> str:
-        """The summary's title."""
-        return visible(row.summary.get("title") or str(row))
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        """Show how many are in which state, and how the providers do."""
+        return overview.show(self, request)
+
+    def _bulk_view(self, name: str) -> Any:
+        return lambda request: bulk.decide(self, name, request)
+
+    def has_look_up_permission(self, request: HttpRequest) -> bool:
+        """Whether the list offers to ask the provider about several."""
+        return may(request.user, LOOK_UP)
+
+    @admin.action(description="Approve together…")
+    def approve_together(self, request: HttpRequest, _queryset: QuerySet[Execution]) -> HttpResponse:
+        """Lead to the page that shows what would be approved: of the ticked rows, filtered away meanwhile or not."""
+        return bulk.choose(request, "approve", request.POST.getlist(ACTION_CHECKBOX_NAME), request.get_full_path())
+
+    @admin.action(description="Look up together…", permissions=["look_up"])
+    def look_up_together(self, request: HttpRequest, _queryset: QuerySet[Execution]) -> HttpResponse:
+        """Lead to the page that shows about which rows the provider would be asked."""
+        return bulk.choose(request, "look-up", request.POST.getlist(ACTION_CHECKBOX_NAME), request.get_full_path())
+
+    @admin.display(description="what, operation, asked by")
+    def what(self, row: Execution) -> SafeString:
+        """The summary's title, which leads to the row; the operation, and who asked first."""
+        by = visible((row.requested_by or {}).get("label") or "nobody known")
+        url = reverse(views.url_name(row, "change"), args=[row.pk])
+        title = visible(row.summary.get("title") or str(row))
+        return format_html('<a href="{}">{}</a><br><span class="fx-quiet">{}, {}</span>', url, title, row.operation, by)
 
     @admin.display(description="state", ordering="state")
     def state_shown(self, row: Execution) -> SafeString:
@@ -83,12 +123,6 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
     def amount_shown(self, row: Execution) -> str:
         """The amount, where there is one."""
         return money(row.amount, row.currency)
-
-    @admin.display(description="operation, asked by")
-    def asked(self, row: Execution) -> SafeString:
-        """The operation, and who asked first."""
-        by = visible((row.requested_by or {}).get("label") or "")
-        return format_html('{}<br><span class="fx-quiet">{}</span>', row.operation, by)
 
     @admin.display(description="recorded", ordering="created_at")
     def created(self, row: Execution) -> SafeString | str:
@@ -117,15 +151,13 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
             "output": pretty(case.row.output) if sees else None,
             "approvals": [(each, votes_of(each)) for each in case.approvals],
             "links": case.row.links.select_related("request").order_by("-pk")[:100],
-            "relatives": list(
-                Execution.objects.filter(Q(supersedes=case.row) | Q(compensates=case.row)).order_by("pk")[:20]
-            ),
         }
 
     def told(self, case: Case, before: Case) -> str:
         """Return what the newest receipt says, and what happens next."""
         newest = case.row.receipts.order_by("-sequence").first()
-        news = newest is not None and newest.sequence > before.row.receipt_count
+        known = before.row.receipt_count if before.row.pk == case.row.pk else 0
+        news = newest is not None and newest.sequence > known
         state = f"It is {label(case.row.state)}."
         return " ".join([f"{headline(newest)}." if news and newest else "", state, *next_steps(case)[:1]]).strip()
 
@@ -139,7 +171,11 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
     verbs = REQUEST_VERBS
     list_display = ("ref", "state_shown", "operation", "subject_shown", "key_shown", "answer_status",
                     "created")  # fmt: skip
-    list_filter = (filters.RequestStateFilter, filters.RequestOperationFilter, filters.RequestReasonFilter)
+    list_filter = (filters.RequestStateFilter, filters.RequestOperationFilter, filters.AgeFilter,
+                   filters.RequestReasonFilter)  # fmt: skip
+    newest_column = "created_at"
+    ordered_filters = frozenset({"state", "age"})
+    rare_states = frozenset({RequestState.RUNNING.value, RequestState.WAITING.value, RequestState.IN_DOUBT.value})
     ordering = ("-created_at", "-id")
     search_fields = ("key", "subject")
     exact_columns = ("key", "subject")
@@ -204,7 +240,9 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
     case_class = ApprovalCase
     list_display = ("what", "state_shown", "amount_shown", "decided_by", "decide_by_shown", "created")
     list_filter = (filters.ApprovalStateFilter, filters.PurposeFilter)
+    rare_states = frozenset(values(APPROVAL_LIVE))
     list_select_related = ("execution",)
+    actions = ("approve_together",)
     # ids are made in the order of time, and the primary key has an index
     ordering = ("-id",)
     search_fields = ("execution__id",)
@@ -216,6 +254,13 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
         return (
             super().get_queryset(request).select_related("execution").defer("execution__payload", "execution__output")
         )
+
+    @admin.action(description="Approve together…")
+    def approve_together(self, request: HttpRequest, _queryset: QuerySet[Approval]) -> HttpResponse:
+        """Lead to the page that shows what would be approved."""
+        ticked = Approval.objects.filter(pk__in=_uuids(request.POST.getlist(ACTION_CHECKBOX_NAME)))
+        executions = ticked.order_by("pk").values_list("execution_id", flat=True)
+        return bulk.choose(request, "approve", executions, request.get_full_path())
 
     @admin.display(description="what")
     def what(self, row: Approval) -> str:
@@ -307,6 +352,10 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
         target: Any = row.execution or row.request
         url = reverse(views.url_name(target, "change"), args=[target.pk])
         return format_html('<a href="{}">{}</a>', url, visible(target))
+
+
+def _uuids(texts: list[str]) -> list[UUID]:
+    return [found for found in map(as_uuid, texts) if found is not None]
 
 
 def _age(at: datetime) -> SafeString:

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from effects import transitions
@@ -53,6 +54,12 @@ class Case:
     def attempts(self) -> list[Attempt]:
         """All of them, in order."""
         return list(self.row.attempt_rows.order_by("number"))
+
+    @cached_property
+    def sequels(self) -> list[Execution]:
+        """What supersedes or undoes it, the oldest first."""
+        followed = Execution.objects.filter(Q(supersedes=self.row) | Q(compensates=self.row))
+        return list(followed.defer("payload", "output", "items").order_by("pk")[:20])
 
     @property
     def approval(self) -> Approval | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,19 @@ from django.utils.formats import number_format
 
 from effects import canonical
 
-__all__ = ["age", "distance", "moment", "money", "pretty", "short", "span", "visible"]
+__all__ = [
+    "age",
+    "digits_of",
+    "distance",
+    "moment",
+    "money",
+    "odd_currencies",
+    "pretty",
+    "short",
+    "span",
+    "totals",
+    "visible",
+]
 
 #: Currencies whose minor unit is not a hundredth (ISO 4217, table A.1).
 _DIGITS = {
@@ -33,10 +46,32 @@ def money(amount: int | None, currency: str) -> str:
     code = currency.upper()
     if not (len(code) == 3 and code.isalpha() and code.isascii()):
         return f"{number_format(amount, force_grouping=True)} minor units {currency}".rstrip()
-    digits = _DIGITS.get(code, 2)
+    digits = digits_of(code)
     whole, part = divmod(abs(amount), 10**digits)
     exact = f"{'-' if amount < 0 else ''}{whole}" + (f".{part:0{digits}d}" if digits else "")
     return f"{number_format(exact, force_grouping=True)} {code}"
+
+
+def totals(amounts: Iterable[tuple[int | None, str]]) -> list[str]:
+    """Return the sums of amounts, one for each currency: euros and yen are not added up."""
+    sums: dict[str, int] = {}
+    for amount, currency in amounts:
+        if amount is not None:
+            sums[currency.upper()] = sums.get(currency.upper(), 0) + amount
+    return [money(amount, currency) for currency, amount in sorted(sums.items())]
+
+
+def digits_of(currency: str) -> int:
+    """Return how many digits of a currency's amounts are its minor unit's."""
+    return _DIGITS.get(currency.upper(), 2)
+
+
+def odd_currencies() -> dict[int, list[str]]:
+    """Return the currencies whose minor unit is not a hundredth, by digits, as rows may spell them."""
+    found: dict[int, list[str]] = {}
+    for code, digits in _DIGITS.items():
+        found.setdefault(digits, []).extend((code, code.lower()))
+    return found
 
 
 def moment(at: datetime | None) -> str:

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
@@ -30,10 +33,14 @@ from effects.states import (
     values,
 )
 from effects.types import Risk
+from effects_admin.display import odd_currencies
 from effects_admin.words import EVENTS, REASONS, label
 
 __all__ = [
+    "AgeFilter",
+    "AmountFilter",
     "ApprovalStateFilter",
+    "BoundedChangeList",
     "BoundedPaginator",
     "EventFilter",
     "ExecutionOperationFilter",
@@ -45,7 +52,14 @@ __all__ = [
     "RequestReasonFilter",
     "RequestStateFilter",
     "RiskFilter",
+    "age_choices",
+    "amount_choices",
+    "of_age",
+    "of_amount",
 ]
+
+#: Thresholds of the amount filter, in whole units of a currency.
+AMOUNTS = (100, 1_000, 10_000, 100_000)
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -68,6 +82,37 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         rows: Any = self.object_list
         found: int = rows.order_by()[: self.LIMIT + 1].count()
         return found
+
+
+class BoundedChangeList(ChangeList):
+    """A list that no choice of filters makes slow: where no index answers it, it looks through the newest rows alone.
+
+    Attributes:
+        looked_through: how many rows it was narrowed to, newest first (below a chosen age); 0: all of them.
+    """
+
+    LOOK_BACK = 20_000
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """Return the rows that are listed."""
+        rows: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
+        console: Any = self.model_admin
+        self.looked_through = 0
+        if self.query or console.is_answered_by_an_index(self.filter_params):
+            return rows
+        column = console.newest_column
+        newest = self.model._default_manager.order_by(f"-{column}")
+        if column == "created_at":
+            newest = newest.filter(of_age(self._chosen(AgeFilter.parameter_name)))
+        horizon = newest.values_list(column, flat=True)[self.LOOK_BACK : self.LOOK_BACK + 1].first()
+        if horizon is None:
+            return rows
+        self.looked_through = self.LOOK_BACK
+        return rows.filter(**{f"{column}__gt": horizon})
+
+    def _chosen(self, parameter: str) -> str:
+        given = self.filter_params.get(parameter) or [""]
+        return str(given[-1] if isinstance(given, list) else given)
 
 
 class WordFilter(admin.SimpleListFilter):
@@ -93,6 +138,73 @@ class WordFilter(admin.SimpleListFilter):
     def meant(self, chosen: str) -> list[str]:
         """Return the stored words that a choice stands for."""
         return [chosen]
+
+
+class AgeFilter(WordFilter):
+    """By how long ago it was recorded."""
+
+    title, parameter_name = "age", "age"
+    spans: ClassVar[dict[str, timedelta]] = {
+        "hour": timedelta(hours=1),
+        "day": timedelta(days=1),
+        "week": timedelta(days=7),
+        "month": timedelta(days=30),
+    }
+
+    def words(self) -> Iterable[tuple[str, str]]:
+        """Return the ages: younger than, and older than."""
+        return age_choices()
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows of that age."""
+        return queryset.filter(of_age(self.value() or ""))
+
+
+class AmountFilter(WordFilter):
+    """By amount, in whole units of whatever currency a row has."""
+
+    title, parameter_name = "amount", "amount"
+
+    def words(self) -> Iterable[tuple[str, str]]:
+        """Return the thresholds."""
+        return amount_choices()
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with that amount or more."""
+        return queryset.filter(of_amount(self.value() or ""))
+
+
+def age_choices() -> list[tuple[str, str]]:
+    """Return the ages that one can ask for."""
+    named = [(name, f"{'an' if name == 'hour' else 'a'} {name}") for name in AgeFilter.spans]
+    return [(f"under-{name}", f"less than {text}") for name, text in named] + [
+        (f"over-{name}", f"more than {text}") for name, text in named
+    ]
+
+
+def of_age(chosen: str) -> Q:
+    """Return what has an age, by the database's clock; an unknown word filters nothing."""
+    side, _, name = chosen.partition("-")
+    if name not in AgeFilter.spans or side not in ("under", "over"):
+        return Q()
+    return Q(**{f"created_at__{'gt' if side == 'under' else 'lte'}": Now() - AgeFilter.spans[name]})
+
+
+def amount_choices() -> list[tuple[str, str]]:
+    """Return the thresholds that one can ask for."""
+    return [(str(units), f"{units:,} or more") for units in AMOUNTS]
+
+
+def of_amount(chosen: str) -> Q:
+    """Return what has an amount or more, in whole units of its own currency; an unknown word filters nothing."""
+    if chosen not in map(str, AMOUNTS):
+        return Q()
+    units, odd = int(chosen), odd_currencies()
+    hundredths = ~Q(currency__in=[code for codes in odd.values() for code in codes])
+    found = hundredths & Q(amount__gte=units * 100)
+    for digits, codes in odd.items():
+        found |= Q(currency__in=codes, amount__gte=units * 10**digits)
+    return found
 
 
 class _StateFilter(WordFilter):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django import forms
 
@@ -12,9 +13,12 @@ from effects.exceptions import PayloadError
 from effects_admin.words import DECISIONS, REQUEST_DECISIONS, label
 
 __all__ = [
+    "MOST_ITEMS",
     "ApproveForm",
+    "BulkForm",
     "DecisionForm",
     "DenyForm",
+    "Item",
     "ReasonForm",
     "ResolveForm",
     "ResolveRequestForm",
@@ -22,6 +26,8 @@ __all__ = [
 ]
 
 MAX_TEXT = 2000
+#: Rows of one bulk decision: what a person can read.
+MOST_ITEMS = 50
 
 
 def new_decision_id() -> str:
@@ -114,6 +120,59 @@ class ResolveForm(ReasonForm):
                 if self.cleaned_data.get(name) not in (None, ""):
                     self.add_error(name, "Only what happened has one; leave it empty.")
         return cleaned
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row of a bulk decision, as its page showed it."""
+
+    ref: UUID
+    revision: int
+    approval: UUID | None
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> Item:
+        """Read `ref:revision:approval:digest`.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        ref, revision, approval, digest = text.split(":")
+        return cls(UUID(ref), int(revision), UUID(approval) if approval else None, digest[:64])
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as one verb's form gives it."""
+        return {"revision": self.revision, "approval": self.approval, "digest": self.digest}
+
+
+class BulkForm(forms.Form):
+    """Rows that are decided together, each with the digest and revision that the page showed."""
+
+    comment = forms.CharField(
+        label="Comment", required=False, max_length=MAX_TEXT, widget=forms.Textarea({"rows": 3}),
+        help_text="Kept with each of your votes.",
+    )  # fmt: skip
+    items: list[Item]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Read the rows; one that cannot be read refuses them all."""
+        try:
+            sent: Any = self.data
+            self.items = [Item.parse(text) for text in dict.fromkeys(sent.getlist("item"))]
+        except ValueError:
+            self.items = []
+        if not 0 < len(self.items) <= MOST_ITEMS:
+            self.add_error(None, "This page is incomplete, so nothing was done. Open it again and decide then.")
+        return super().clean()
+
+    def said(self) -> dict[str, Any]:
+        """Return what the person typed for all of them."""
+        return {"comment": self.cleaned_data["comment"]}
+
+    def incomplete(self) -> list[str]:
+        """Return what is wrong with it."""
+        return [str(message) for messages in self.errors.values() for message in messages]
 
 
 class ResolveRequestForm(ReasonForm):

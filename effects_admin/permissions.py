@@ -11,6 +11,8 @@
 | send again, of something in doubt | `effects.order_resend_execution`; then whoever the rule names, if there is one |
 | cancel | `effects.cancel_execution` |
 | withdraw | `effects.cancel_execution`, or being one of those who asked |
+| undo what is completed | `effects.compensate_execution`; then whoever the rule names, if there is one |
+| ask again for what failed or was rejected | `effects.supersede_execution`; then whoever the rule names |
 
 `effects.approve_execution` is what a rule without a permission of its own names. Beside another rule it opens nothing,
 and whoever that rule entitles does not need it.
@@ -26,13 +28,26 @@ from typing import Any
 
 from django.db import models
 
-__all__ = ["CANCEL", "LOOK_UP", "ORDER_RESEND", "REOPEN", "RESOLVE", "VIEW_PAYLOAD", "lacks", "may"]
+__all__ = [
+    "CANCEL",
+    "COMPENSATE",
+    "LOOK_UP",
+    "ORDER_RESEND",
+    "REOPEN",
+    "RESOLVE",
+    "SUPERSEDE",
+    "VIEW_PAYLOAD",
+    "lacks",
+    "may",
+]
 
 LOOK_UP = "effects.look_up_execution"
 RESOLVE = "effects.resolve_execution"
 REOPEN = "effects.reopen_execution"
 ORDER_RESEND = "effects.order_resend_execution"
 CANCEL = "effects.cancel_execution"
+COMPENSATE = "effects.compensate_execution"
+SUPERSEDE = "effects.supersede_execution"
 VIEW_PAYLOAD = "effects.view_payload"
 
 

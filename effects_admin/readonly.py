@@ -5,23 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db import connections
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
+from django.utils.safestring import SafeString, mark_safe
 
 from effects_admin import filters, views
 from effects_admin.cases import ApprovalCase, Case, RequestCase, SeenAt
+from effects_admin.display import visible
 from effects_admin.permissions import may
 from effects_admin.verbs import Verb
 
-__all__ = ["CaseAdmin", "ReadOnlyAdmin"]
+__all__ = ["CaseAdmin", "ReadOnlyAdmin", "as_uuid"]
 
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", Case, RequestCase, ApprovalCase)
@@ -36,7 +40,7 @@ else:
 class ReadOnlyAdmin(ModelAdmin[M]):
     """Shows rows and changes none. Lists are cheap on big tables: no COUNT, no LIKE, no sorting but by age."""
 
-    actions = None
+    actions: Any = None
     list_per_page = 50
     list_max_show_all = 0
     paginator = filters.BoundedPaginator
@@ -48,6 +52,12 @@ class ReadOnlyAdmin(ModelAdmin[M]):
     #: Columns that a search compares with, exactly; ids are compared where the words are one.
     exact_columns: ClassVar[tuple[str, ...]] = ()
     id_columns: ClassVar[tuple[str, ...]] = ("pk",)
+    #: What orders the rows by time and has an index of its own.
+    newest_column: ClassVar[str] = "id"
+    #: States that few rows are in, with an index of them.
+    rare_states: ClassVar[frozenset[str]] = frozenset()
+    #: Filters that an index gives in order, alone or together.
+    ordered_filters: ClassVar[frozenset[str]] = frozenset()
     #: Query parameters beside the filters' own; any other could ask for what a page hides (`payload__contains`).
     link_parameters: ClassVar[tuple[str, ...]] = ()
 
@@ -72,6 +82,16 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         own = {each.parameter_name for each in self.list_filter if isinstance(each, type)}  # type: ignore[attr-defined]
         return lookup in own or lookup in self.link_parameters
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[filters.BoundedChangeList]:
+        """Return the list that no filter makes slow."""
+        return filters.BoundedChangeList
+
+    def is_answered_by_an_index(self, params: Mapping[str, Any]) -> bool:
+        """Return whether these parameters of the list leave so few rows, or such an order, that it stays cheap."""
+        own = {each.parameter_name for each in self.list_filter if isinstance(each, type)}  # type: ignore[attr-defined]
+        chosen = {name: str(given[-1]) for name, given in params.items() if name in own and given}
+        return chosen.keys() <= self.ordered_filters or chosen.get("state") in self.rare_states
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[M], search_term: str
     ) -> tuple[QuerySet[M], bool]:
@@ -82,7 +102,7 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         found = Q()
         for column in self.exact_columns:
             found |= Q(**{column: term})
-        as_id = _uuid(term)
+        as_id = as_uuid(term)
         if as_id is not None:
             for column in self.id_columns:
                 found |= Q(**{column: as_id})
@@ -93,6 +113,15 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         """Show the list under the rows' name; there is nothing to select."""
         title = str(self.opts.verbose_name_plural).capitalize()
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    def action_checkbox(self, obj: M) -> SafeString:
+        """Return the box that ticks a row, named as its row is."""
+        box = forms.CheckboxInput({"class": "action-select", "aria-label": f"Tick {visible(obj)}"}, lambda _: False)
+        return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
+
+    action_checkbox.short_description = (  # type: ignore[attr-defined]
+        mark_safe('<input type="checkbox" id="action-toggle" aria-label="Tick all rows of this page">')
+    )
 
     def found_elsewhere(self, term: str) -> Q:
         """Return what else a search finds, by a query of its own."""
@@ -117,7 +146,7 @@ class CaseAdmin(ReadOnlyAdmin[M], Generic[M, C]):
             Http404: there is none among the rows that `get_queryset` shows this person.
             PermissionDenied: they may not see it.
         """
-        pk = _uuid(object_id)
+        pk = as_uuid(object_id)
         row: Any = None
         if pk is not None:
             row = self.get_queryset(request).defer(None).annotate(seen_at=SeenAt()).filter(pk=pk).first()
@@ -162,12 +191,16 @@ class CaseAdmin(ReadOnlyAdmin[M], Generic[M, C]):
         def verb_view(request: HttpRequest, object_id: str) -> HttpResponse:
             return views.decide(self, verb, request, object_id)
 
-        # a verb's commit is the point: no transaction around the page, whatever ATOMIC_REQUESTS says
-        verb_view._non_atomic_requests = set(connections.settings)  # type: ignore[attr-defined]
-        return self.admin_site.admin_view(verb_view)
+        return self.own_commits(verb_view)
+
+    def own_commits(self, view: Any) -> Any:
+        """Return a page that decides: its commits are the point, so no transaction is around it (ATOMIC_REQUESTS)."""
+        view._non_atomic_requests = set(connections.settings)
+        return self.admin_site.admin_view(view)
 
 
-def _uuid(text: str) -> UUID | None:
+def as_uuid(text: str) -> UUID | None:
+    """Return the id that a text is; None if it is none."""
     try:
         return UUID(text)
     except ValueError:

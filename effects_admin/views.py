@@ -11,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from effects.exceptions import EffectsError, ExecutionNotFoundError, JournalUnavailableError, NotEntitledError
+from effects.outcomes import Outcome
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import visible
 from effects_admin.forms import DecisionForm
@@ -93,15 +94,16 @@ def _carry_out(
         messages.info(request, "This decision was recorded before; sending it again changed nothing.")
         return HttpResponseRedirect(page)
     try:
-        verb.decide(case, form.cleaned_data)
+        result = verb.decide(case, form.cleaned_data)
     except EffectsError as error:
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), CONFLICT)
         fresh = console.find(request, str(case.row.pk))
         why_not = verb.not_possible(fresh)
         return _verb_page(console, verb, request, fresh, form, why_not=why_not, error=str(error), status=status)
-    told = console.told(console.find(request, str(case.row.pk)), case)
-    messages.success(request, f"{verb.done} {told}")
-    return HttpResponseRedirect(page)
+    # what was undone or asked for again is an execution of its own: that is where the news is
+    now = console.find(request, result.ref if isinstance(result, Outcome) else str(case.row.pk))
+    messages.success(request, f"{verb.done} {console.told(now, case)}")
+    return HttpResponseRedirect(reverse(url_name(now.row, "change"), args=[now.row.pk]))
 
 
 def _verb_page(

@@ -12,6 +12,11 @@ from project.services.processes import Processes, ServiceError
 ONLY_LOOKING = frozenset({"-h", "--help", "-V", "--version", "--markers", "--fixtures", "--collect-only", "--co"})
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what a test can write for the docs."""
+    parser.addoption("--pictures", action="store_true", help="write the console's pictures into docs/images")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]

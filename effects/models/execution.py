@@ -27,6 +27,7 @@ PERMISSIONS = [
     ("order_resend_execution", "Can order another send of something in doubt"),
     ("cancel_execution", "Can cancel executions that were not sent"),
     ("compensate_execution", "Can undo completed executions"),
+    ("supersede_execution", "Can ask again for executions that failed or were rejected"),
     ("view_payload", "Can see payloads"),
 ]
 

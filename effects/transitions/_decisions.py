@@ -17,13 +17,13 @@ def is_taken(row: Execution | Request, decision_id: str) -> bool:
     return row.resolutions.filter(decision_id=decision_id).exists()
 
 
-def check_revision(row: Execution | Request, revision: int) -> None:
-    """Refuse a decision about what has changed since the person looked.
+def check_revision(row: Execution | Request, revision: int | None) -> None:
+    """Refuse a decision about what has changed since the person looked; None: they saw no page.
 
     Raises:
         StaleRevisionError: with both revisions.
     """
-    if row.revision != revision:
+    if revision is not None and row.revision != revision:
         raise StaleRevisionError(
             f"{row.operation} {row.pk} is at revision {row.revision}, you saw {revision}; look at it again."
         )

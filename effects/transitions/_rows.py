@@ -28,7 +28,15 @@ from effects.states import (
 from effects.transitions import _notices
 from effects.types import Actor
 
-__all__ = ["advance", "advance_request", "can_be_undone", "effect_of", "end_state", "grace", "receipt_of"]
+__all__ = [
+    "advance",
+    "advance_request",
+    "can_be_undone",
+    "effect_of",
+    "end_state",
+    "grace",
+    "receipt_of",
+]
 
 
 def advance(

@@ -20,7 +20,7 @@ from effects.exceptions import (
 from effects.models import Approval, ApprovalVote, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, end_state
 from effects.types import Actor
 
@@ -80,14 +80,22 @@ def deny(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Exe
         return snapshot(row)
 
 
-def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "") -> ExecutionSnapshot:
+def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
     """*Commits.* Take back a request for approval, or a grant that was not used; the row decides a race with permit.
+
+    Args:
+        approval_id: which.
+        actor: who.
+        reason: their words.
+        revision: the execution's that they saw; None: whatever it is now.
 
     Raises:
         ApprovalError: it is spent or over.
+        StaleRevisionError: the execution changed since they looked.
     """
     with commits("withdrawing an approval"):
         row, approval = _lock(approval_id)
+        _decisions.check_revision(row, revision)
         if approval.state not in (_A.REQUESTED, _A.GRANTED):
             raise ApprovalError(f"This approval is {approval.state}; there is nothing to take back.")
         _end(row, approval, "withdraw", _A.WITHDRAWN, _R.WITHDRAWN, actor, {"reason": reason})
@@ -105,14 +113,22 @@ def expire_approval(approval_id: UUID) -> ExecutionSnapshot:
         return snapshot(row)
 
 
-def cancel(execution_id: UUID, *, actor: Actor, reason: str) -> ExecutionSnapshot:
+def cancel(execution_id: UUID, *, actor: Actor, reason: str, revision: int | None = None) -> ExecutionSnapshot:
     """*Commits.* End an execution that was not sent: it waits for people, or is pending.
+
+    Args:
+        execution_id: which.
+        actor: who.
+        reason: their words.
+        revision: what they saw; None: whatever it is now.
 
     Raises:
         WrongStateError: it is being sent, or was.
+        StaleRevisionError: it changed since they looked.
     """
     with commits("cancelling an effect"):
         row = lock_execution(execution_id)
+        _decisions.check_revision(row, revision)
         approval = _licences.lock_live(row)
         evidence = {"reason": reason}
         if row.state == _S.AWAITING_APPROVAL and approval is not None:

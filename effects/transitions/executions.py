@@ -32,7 +32,7 @@ from effects.states import (
     ExecutionReason,
     ExecutionState,
 )
-from effects.transitions import _licences, successions
+from effects.transitions import _decisions, _licences, successions
 from effects.transitions._limits import refuse_over_limits
 from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, receipt_of
 from effects.types import Permit
@@ -73,6 +73,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         PayloadUnreadableError: nobody can tell whether the key stands for this payload.
         NobodyEntitledError: the rule asks for an approval that nobody can give.
         CapacityError: outside of a request, the tenant is at a limit.
+        StaleRevisionError: what it undoes or supersedes changed since a person looked.
     """
     with commits("performing an effect"):
         request = lock_running_request(handle.id, handle.epoch) if handle is not None else None
@@ -83,7 +84,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
             waiting = successions.lock_waiting_requests(intent.supersedes, request)
             intent, _ = successions.hand_over(intent, intent.supersedes)
         if intent.compensates is not None:
-            _lock_original(intent.compensates)
+            _lock_original(intent.compensates, None if intent.supersedes else intent.seen_revision)
         if intent.rule is not None:
             attempt = None
         row, joined = _insert_or_meet(intent, attempt)
@@ -196,9 +197,10 @@ def run_hook(execution_id: UUID) -> ExecutionSnapshot:
         return snapshot(row)
 
 
-def _lock_original(original: UUID) -> None:
-    """Lock what is to be undone, before its undoing; refuse unless it is completed."""
+def _lock_original(original: UUID, revision: int | None) -> None:
+    """Lock what is to be undone, before its undoing; refuse unless it is completed, as it was when they looked."""
     row = lock_execution(original)
+    _decisions.check_revision(row, revision)
     if not can_be_undone(row):
         raise WrongStateError(
             f"{row.operation} {row.pk} is {row.state} {row.reason}; only what is completed can be undone."
@@ -284,6 +286,8 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
     evidence: dict[str, Any] = {"payload_digest": row.payload_digest, "summary_digest": row.summary_digest}
     if intent.rule is not None:
         evidence["approval"] = rule_as_json(intent.rule)
+    if intent.reason:
+        evidence["reason"] = intent.reason
     recorded_as = ExecutionState.PENDING if permitted else None
     first = receipt_of(row, "record", None, intent.requested_by, evidence, sequence=1, to=recorded_as)
     if not permitted:

@@ -11,6 +11,7 @@ from effects.exceptions import WrongStateError
 from effects.intents import Intent, provider_key_of
 from effects.models import Execution, Request, RequestExecution
 from effects.states import REQUEST_ENDED, ExecutionState, values
+from effects.transitions import _decisions
 from effects.transitions._rows import advance
 
 __all__ = ["hand_over", "lock_waiting_requests", "take_places"]
@@ -42,6 +43,7 @@ def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
     Raises:
         WrongStateError: the old one is neither failed nor rejected, is of another key, undoes what the intent does not,
             or its key was derived from a request that has ended.
+        StaleRevisionError: it changed since a person looked.
     """
     old = lock_execution(superseded)
     if old.binding != intent.binding:
@@ -57,9 +59,11 @@ def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
         raise WrongStateError(
             f"{old.operation} {old.pk} is {old.state}; only what is failed or rejected is superseded."
         )
+    _decisions.check_revision(old, intent.seen_revision)
     if old.key.startswith(_DERIVED) and _has_ended(old.key.removeprefix(_DERIVED)):
         raise WrongStateError("The key belongs to a request that has ended; perform it anew under a key of its own.")
-    advance(old, "supersede", actor=intent.requested_by, evidence={"successor": str(intent.id)}, holds_key=False)
+    evidence = {"successor": str(intent.id), **({"reason": intent.reason} if intent.reason else {})}
+    advance(old, "supersede", actor=intent.requested_by, evidence=evidence, holds_key=False)
     generation = old.generation + 1
     key = provider_key_of(intent.effect, intent.tenant, intent.key, generation)
     return replace(intent, generation=generation, provider_key=key, supersedes=old.pk), False

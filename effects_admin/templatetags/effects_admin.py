@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django import template
+from django.contrib.admin.sites import all_sites
 from django.db.models import Model
 from django.db.models.options import Options
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from effects.models import Approval, Execution, Request
-from effects_admin import display, words
+from effects_admin import bulk, display, queue, words
 
 register = template.Library()
+_LISTED = ("execution", "approval", "request", "receipt")
 register.filter("moment", display.moment)
 register.filter("distance", display.distance)
 register.filter("visible", display.visible)
 register.filter("short", display.short)
 register.filter("label", words.label)
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One of the console's lists, as its pages name them on top."""
+
+    title: str
+    url: str
+    is_here: bool
+
+
+@register.simple_tag(takes_context=True)
+def tabs(context: dict[str, Any]) -> list[Tab]:
+    """Return the lists that this person may see."""
+    request = context["request"]
+    places = [("execution", "Needs a person", "needs_a_person"), ("execution", "Overview", "overview")]
+    places += [(name, f"{name.capitalize()}s", f"{name}_changelist") for name in _LISTED]
+    found = [(title, reverse(f"admin:effects_{view}")) for name, title, view in places if _sees(request.user, name)]
+    return [Tab(title, url, request.path == url) for title, url in found]
+
+
+@register.simple_tag(takes_context=True)
+def work_queue(context: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the queue for the app's own page; None for somebody who may not see executions."""
+    request = context["request"]
+    site = next(site for site in all_sites if site.name == request.current_app)
+    console: Any = site.get_model_admin(Execution)
+    return queue.context(console, request) if console.has_view_permission(request) else None
+
+
+@register.filter
+def bulk_word(kind: str) -> str:
+    """Return what a bulk decision's result is called."""
+    return bulk.KINDS[kind]
+
+
+def _sees(user: Any, name: str) -> bool:
+    return bool(user.has_perm(f"effects.view_{name}"))
 
 
 @register.filter

@@ -10,6 +10,7 @@ from effects_admin.cases import Case, RequestCase
 from effects_admin.verbs.approvals import Approve, Cancel, Deny, Withdraw
 from effects_admin.verbs.base import Verb
 from effects_admin.verbs.doubts import LookUp, OrderResend, Reopen, Resolve, ResolveRequest
+from effects_admin.verbs.sequels import Compensate, Supersede
 
 __all__ = ["EXECUTION_VERBS", "REQUEST_VERBS", "Verb"]
 
@@ -23,5 +24,7 @@ EXECUTION_VERBS: tuple[Verb[Case], ...] = (
     OrderResend(),
     Withdraw(),
     Cancel(),
+    Compensate(),
+    Supersede(),
 )
 REQUEST_VERBS: tuple[Verb[RequestCase], ...] = (ResolveRequest(),)

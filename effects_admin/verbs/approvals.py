@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from effects import operators
 from effects.effect import rule_from_json
-from effects.exceptions import ApprovalError, StaleRevisionError
+from effects.exceptions import ApprovalError
 from effects.models import Approval, Receipt
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, ExecutionState
 from effects.types import Actor
@@ -157,12 +157,7 @@ class Cancel(Verb[Case]):
 
     def decide(self, case: Case, data: dict[str, Any]) -> object:
         """End it."""
-        self._refuse_stale(case, data)
-        return operators.cancel(case.row.pk, by=case.user, reason=data["reason"])
-
-    def _refuse_stale(self, case: Case, data: dict[str, Any]) -> None:
-        if data["revision"] != case.row.revision:
-            raise StaleRevisionError("It changed since this page was made; look at it again, then decide.")
+        return operators.cancel(case.row.pk, by=case.user, reason=data["reason"], revision=data["revision"])
 
 
 class Withdraw(Cancel):
@@ -193,5 +188,4 @@ class Withdraw(Cancel):
 
     def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Take it back."""
-        self._refuse_stale(case, data)
-        return operators.withdraw(case.row.pk, by=case.user, reason=data["reason"])
+        return operators.withdraw(case.row.pk, by=case.user, reason=data["reason"], revision=data["revision"])

@@ -1,6 +1,6 @@
 """People with their permissions, and executions in the states that the console shows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from django.test import Client
 
 import effects
 from effects.testing import provider_says
+from tests.console.chromium import Chromium, Person, executable, is_required
 from tests.console.declared import PayOut, Payout
 
 VIEW = ("view_execution", "view_request", "view_approval", "view_receipt")
@@ -80,3 +81,29 @@ def doubtful(db: None) -> Callable[..., effects.Outcome]:
             return effects.perform(PayOut, payload=payload, key=key, requested_by="clerk")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Chromium]:
+    """A browser, once for the run."""
+    if not executable():
+        missing = "no Chromium is on the PATH (Debian: apt-get install chromium)"
+        pytest.fail(f"{missing}, and CI is set") if is_required() else pytest.skip(missing)
+    started = Chromium()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def seat(chromium: Chromium, live_server: Any) -> Iterator[Callable[..., Person]]:
+    """Give people windows of their own; at the end no page of theirs may have failed at anything."""
+    seated: list[Person] = []
+
+    def make(user: User | None = None, **options: Any) -> Person:
+        seated.append(chromium.seat(live_server.url, user, **options))
+        return seated[-1]
+
+    yield make
+    for person in seated:
+        person.leaves()
+    assert [fault for person in seated for fault in person.faults] == []

@@ -57,3 +57,28 @@ class Untold(effects.Effect[dict]):  # type: ignore[type-arg]
 
     def send(self, context: Any, permit: Any) -> effects.Applied:
         return effects.Applied()
+
+
+@effects.register
+class Charge(effects.Effect[dict]):  # type: ignore[type-arg]
+    """It can be undone."""
+
+    operation = "console.charge"
+    provider = "cards/main"
+    lookup = effects.Eventual(quiet=timedelta(minutes=5))
+    reversible = True
+
+    def send(self, context: Any, permit: Any) -> effects.Applied:
+        return effects.Applied({"id": "ch_1"}, "ch_1")
+
+    def compensate(self, context: Any, permit: Any) -> effects.Applied:
+        return effects.Applied({"id": "re_1"}, "re_1")
+
+    def verify(self, context: Any) -> Any:
+        return effects.Inconclusive("not asked")
+
+    def describe(self, context: Any) -> effects.Summary:
+        return effects.Summary(
+            title=f"Charge for {context.payload['order']}", amount=context.payload["amount"], currency="eur",
+            target=context.payload["order"], facts={"Order": context.payload["order"]},
+        )  # fmt: skip

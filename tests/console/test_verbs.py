@@ -335,7 +335,7 @@ def test_cancelled_is_never_sent(waiting: Any, browser: Any, olga: User) -> None
     form = {**form_of(client.get(verb_of(ref, "cancel"))), "reason": "wrong order"}
     stale = client.post(verb_of(ref, "cancel"), {**form, "revision": "0"})
     assert stale.status_code == 409
-    assert "It changed since this page was made" in text_of(stale)
+    assert "is at revision 1, you saw 0; look at it again." in text_of(stale)
     assert [client.post(verb_of(ref, "cancel"), form).status_code for _ in range(2)] == [302, 302]
     assert state_of(ref) == "rejected"
     assert receipts_of(ref) == ["record", "refuse"]

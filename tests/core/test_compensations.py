@@ -9,7 +9,7 @@ import pytest
 
 import effects
 from effects import exceptions, runner
-from effects.models import Approval, Execution, RequestExecution
+from effects.models import Approval, Execution, Receipt, RequestExecution
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload
 from tests.core.people import approve, person
@@ -94,6 +94,16 @@ def test_asked_twice_it_is_one() -> None:
     second = effects.compensate(row.pk, requested_by="bob")
     assert first == second
     assert [verb for verb, *_ in wire] == ["send", "compensate"]
+
+
+def test_it_is_undone_as_somebody_saw_it() -> None:
+    """An earlier revision of the original is refused and nothing is sent; the reason is kept on the undoing."""
+    row = completed()
+    with pytest.raises(exceptions.StaleRevisionError):
+        effects.compensate(row.pk, requested_by="zoe", reason="sent back", revision=row.revision - 1)
+    assert [verb for verb, *_ in wire] == ["send"]
+    undoing = effects.compensate(row.pk, requested_by="zoe", reason="sent back", revision=row.revision)
+    assert Receipt.objects.get(execution_id=undoing.ref, event="record").evidence["reason"] == "sent back"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -279,3 +279,43 @@ def test_the_old_one_stays_with_its_refusal() -> None:
     succeed(old)
     assert effects.get(old.pk).outcome == before
     assert isinstance(before, effects.Failed)
+
+
+def test_a_person_asks_again_with_a_reason() -> None:
+    """`supersede` sends the same contents once, keeps the reason on both receipts, and for whom it is asked."""
+    old = declined()
+    with provider_says(Plain, DONE) as said:
+        outcomes = [
+            effects.supersede(old.pk, requested_by="olga", reason="topped up", revision=old.revision) for _ in range(2)
+        ]
+    new = Execution.objects.get(pk=outcomes[0].ref)
+    assert outcomes[0] == outcomes[1]
+    assert [context.payload for context, _ in said.sends] == [PAYLOAD]
+    assert (new.supersedes_id, new.requested_by, new.on_behalf_of) == (
+        old.pk, {"id": "olga", "label": "olga"}, {"id": "ann", "label": "ann"}
+    )  # fmt: skip
+    assert Receipt.objects.get(execution=old, event="supersede").evidence["reason"] == "topped up"
+    assert Receipt.objects.get(execution=new, event="record").evidence["reason"] == "topped up"
+
+
+def test_nobody_who_asked_for_the_old_one_approves_the_new_one() -> None:
+    """Four eyes look through the successor: the first requester and whoever asks again are both refused."""
+    ann, ben = person("ann"), person("ben")
+    outcome = effects.perform(Approved, payload=PAYLOAD, key="k1", requested_by=ann)
+    effects.deny(outcome.ref, by=ben, digest=Approval.objects.get().digest)
+    olga, zoe = person("olga"), person("zoe")
+    again_ref = effects.supersede(outcome.ref, requested_by=olga, reason="the invoice is right after all").ref
+    digest = Approval.objects.get(execution_id=again_ref).digest
+    for asker in (ann, olga):
+        with pytest.raises(exceptions.NotEntitledError):
+            effects.grant(again_ref, by=asker, digest=digest)
+    assert effects.grant(again_ref, by=zoe, digest=digest).state == "pending"
+
+
+def test_a_person_asks_again_for_what_they_saw() -> None:
+    """A page of an earlier revision asks for nothing, and says so; nothing is recorded and nothing sent."""
+    old = declined()
+    with provider_says(Plain, DONE) as said, pytest.raises(exceptions.StaleRevisionError):
+        effects.supersede(old.pk, requested_by="olga", reason="topped up", revision=old.revision - 1)
+    assert said.sends == []
+    assert (Execution.objects.count(), again(old).holds_key) == (1, True)

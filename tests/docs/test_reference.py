@@ -232,7 +232,8 @@ def test_every_attribute_and_method_of_an_effect_is_explained():
         for name in (
             "Eventual", "Authoritative", "Retry", "ApprovalRule", "Summary", "Applied", "Submitted", "Partial", "Item",
             "Found", "Absent", "ProvenFailed", "InProgress", "Inconclusive", "Unreachable", "Conflict", "Proceed",
-            "Refuse", "Later", "get", "wait", "compensate", "grant", "deny", "withdraw", "cancel", "observe",
+            "Refuse", "Later", "get", "wait", "compensate", "supersede", "grant", "deny", "withdraw", "cancel",
+            "observe",
         )
     ]
     + [("testing", name, getattr(testing, name)) for name in ("provider_says", "time_passes", "assert_performed")],

@@ -270,7 +270,7 @@ MUTATIONS = (
         "a stale page decides",
         "§4 resolve",
         f"{_LOOKUPS}::test_a_decision_about_what_changed_meanwhile_is_refused",
-        (Edit(f"{_T}/_decisions.py", "    if row.revision != revision:", "    if False:"),),
+        (Edit(f"{_T}/_decisions.py", "    if revision is not None and row.revision != revision:", "    if False:"),),
     ),
     Mutation(
         "a decision repeated is another decision",
