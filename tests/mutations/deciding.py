@@ -123,8 +123,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/_licences.py",
-                "        due_at=None,\n        **changes,\n",
-                '        due_at=None,\n        provider_key=row.provider_key[:40] + "_2",\n        **changes,\n',
+                "due_at=None,\n        **changes,\n",
+                'due_at=None,\n        provider_key=row.provider_key[:40] + "_2", **changes,\n',
             ),
         ),
     ),

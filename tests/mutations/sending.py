@@ -233,8 +233,7 @@ MUTATIONS = (
             ),
             Edit(
                 f"{_T}/successions.py",
-                '    advance(old, "supersede", actor=intent.requested_by, evidence={"successor": str(intent.id)}, '
-                "holds_key=False)",
+                '    advance(old, "supersede", actor=intent.requested_by, evidence=evidence, holds_key=False)',
                 "    Execution.objects.filter(pk=old.pk).update(holds_key=False)",
             ),
         ),
@@ -305,8 +304,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/_rows.py",
-                "    receipt_of(row, verb, source, actor, evidence).save(force_insert=True)\n    if settles:",
-                "    if settles:",
+                "    receipt_of(row, verb, source, actor, evidence).save(force_insert=True)\n    if target is",
+                "    if target is",
             ),
         ),
     ),
