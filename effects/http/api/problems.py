@@ -14,6 +14,7 @@ from rest_framework.views import exception_handler, set_rollback
 
 from effects.exceptions import (
     ApprovalError,
+    CapacityError,
     EffectsError,
     ExecutionNotFoundError,
     JournalUnavailableError,
@@ -63,6 +64,7 @@ _OF_ERRORS: Mapping[type[EffectsError], Code] = {
     StaleRevisionError: API_CODES["stale_revision"],
     ApprovalError: API_CODES["already_decided"],
     JournalUnavailableError: CODES["execution_unavailable"],
+    CapacityError: CODES["execution_capacity"],
 }
 
 
