@@ -20,9 +20,20 @@ from uuid import UUID
 from effects.cleaning import SURROGATE, clean_json, clean_reference, clean_text
 from effects.exceptions import PayloadError
 from effects.hydration import hydrate
-from effects.secrets import RESERVED, Secret
+from effects.secrets import MASK, RESERVED, Secret
 
-__all__ = ["Marker", "clean_json", "clean_reference", "clean_text", "digest", "dump", "hydrate", "load", "round_trip"]
+__all__ = [
+    "Marker",
+    "clean_json",
+    "clean_reference",
+    "clean_text",
+    "digest",
+    "dump",
+    "hydrate",
+    "load",
+    "round_trip",
+    "show",
+]
 
 Marker = Callable[[Secret], str]
 """Returns what canonical JSON holds in the place of a secret whose text is here."""
@@ -84,12 +95,12 @@ def dump(value: object, *, mark: Marker = _unmarked) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=write)
 
 
-def load(text: str, *, unmark: Callable[[str], Secret] = Secret.gone) -> Any:
+def load(text: str, *, unmark: Callable[[str], Any] = Secret.gone) -> Any:
     """Read a text that `dump` wrote.
 
     Args:
         text: Canonical JSON.
-        unmark: Returns the secret of a mark; without it, one whose text is gone.
+        unmark: Returns what stands for the secret of a mark; without it, one whose text is gone.
 
     Returns:
         The value in str, int, bool, None, list, dict and Secret.
@@ -111,6 +122,18 @@ def load(text: str, *, unmark: Callable[[str], Secret] = Secret.gone) -> Any:
         raise
     except (ValueError, TypeError, RecursionError) as error:
         raise PayloadError(f"The stored payload is not canonical JSON: {error}", path="$") from error
+
+
+def show(text: str | None) -> Any:
+    """Read a stored text for people and programs to look at, secrets masked.
+
+    Returns:
+        Plain JSON; None where there is none (any more), or it cannot be read.
+    """
+    try:
+        return load(text, unmark=lambda _mark: MASK) if text else None
+    except PayloadError:
+        return None
 
 
 def round_trip(value: object) -> Any:

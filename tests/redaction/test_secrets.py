@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects import exceptions, operators, runner
+from effects import canonical, exceptions, operators, runner
 from effects.models import Execution, Receipt
 from effects.testing import assert_performed, provider_says, run_due, time_passes
 from tests.core.people import person
@@ -91,6 +91,13 @@ def test_the_call_that_brings_it_sends_it_and_the_journal_keeps_a_mark() -> None
     assert row.output == '{"to":{"$secret":""}}'
     assert repr(outcome.require()) == "{'to': [secret]}"
     assert_performed(Wire, payload=transfer())
+
+
+def test_who_is_shown_stored_contents_sees_a_mask_or_nothing() -> None:
+    """For pages and APIs: plain JSON, whatever retention or an accident made of it."""
+    row = row_of(wired())
+    assert canonical.show(row.payload) == {"account": "[secret]", "amount": 1000, "note": ""}
+    assert [canonical.show(text) for text in ("", None, "no JSON", "null")] == [None] * 4
 
 
 def test_it_may_stand_anywhere_in_a_payload() -> None:

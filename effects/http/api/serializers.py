@@ -237,8 +237,8 @@ def proposal_data(seen: Seen) -> dict[str, Any]:
         "failure_code": row.failure_code,
         "failure_message": row.failure_message,
         "payload_hidden": not shows,
-        "payload": canonical.load(row.payload) if shows else None,
-        "output": canonical.load(row.output) if shows and row.output is not None else None,
+        "payload": canonical.show(row.payload) if shows else None,
+        "output": canonical.show(row.output) if shows else None,
         "approval": approval_data(seen) if seen.approval is not None else None,
         "poll_after_seconds": poll_after(seen),
     }
