@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 from effects import transitions
 from effects._current import without_request
+from effects._logs import get_logger
 from effects.conf import settings
 from effects.models import PendingNotice
 from effects.notices import read_notice
@@ -16,7 +15,7 @@ __all__ = ["NAME", "run_once"]
 
 NAME = "send_notices"
 
-log = logging.getLogger("effects.notices")
+log = get_logger("effects.notices")
 
 
 def run_once(batch: int | None = None) -> Counts:

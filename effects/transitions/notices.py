@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_notice
+from effects._logs import get_logger
 from effects.exceptions import ExecutionNotFoundError
 from effects.models import PendingNotice
 
 __all__ = ["drop_notice", "postpone_notice"]
 
-log = logging.getLogger("effects.notices")
+log = get_logger("effects.notices")
 
 #: Telling is tried again after 10 s, doubling to an hour, and given up after some three days.
 FIRST, CEILING, MOST_FAILURES = timedelta(seconds=10), timedelta(hours=1), 80
