@@ -44,9 +44,8 @@ def could_decide(user: Any, approvers: str) -> bool:
     """
     if not approvers or not getattr(user, "is_active", False):
         return False
-    by_object = any(not isinstance(backend, ModelBackend) for backend in get_backends())
     return all(
-        term.startswith(CALL) or _meets(user, term, None) or (by_object and not term.startswith(GROUP))
+        term.startswith(CALL) or _meets(user, term, None) or (_asks_by_object() and not term.startswith(GROUP))
         for term in ApprovalRule(approvers).terms
     )
 
@@ -108,14 +107,30 @@ def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] 
 
 def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
     if term.startswith(GROUP):
-        groups = getattr(user, "groups", None)
-        return groups is not None and bool(groups.filter(name=term.removeprefix(GROUP).strip()).exists())
+        return term.removeprefix(GROUP).strip() in _group_names(user)
     if term.startswith(CALL):
         return context is not None and _is_among(user, _named_by(term, context))
     if user.has_perm(term):
         return True
-    target = _target_of(context)
+    target = _target_of(context) if _asks_by_object() else None
     return target is not None and bool(user.has_perm(term, target))
+
+
+def _asks_by_object() -> bool:
+    """Return whether some backend could know permissions for one object; Django's own knows none."""
+    return any(not isinstance(backend, ModelBackend) for backend in get_backends())
+
+
+def _group_names(user: Any) -> frozenset[str]:
+    """Return the names of a user's groups, kept on the user object as Django keeps permissions: pages ask for each row.
+
+    Votes are counted again, at the last one and at the send, for users that are read anew.
+    """
+    names: frozenset[str] | None = user.__dict__.get("_effects_group_names")
+    if names is None:
+        names = frozenset(user.groups.values_list("name", flat=True)) if hasattr(user, "groups") else frozenset()
+        user.__dict__["_effects_group_names"] = names
+    return names
 
 
 def _target_of(context: Context[Any] | None) -> Any:

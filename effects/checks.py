@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig, apps
+from django.contrib.auth import get_permission_codename
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.utils.connection import ConnectionDoesNotExist
+from django.utils.module_loading import import_string
 
 from effects._commits import is_beside
 from effects.conf import DOCS, problems, settings
+from effects.effect import registered
 from effects.operations import operations
+from effects.types import CALL, GROUP, ApprovalRule, Risk
 
 __all__ = [
     "TAG",
@@ -31,6 +35,7 @@ __all__ = [
     "check_journal_options",
     "check_migrations",
     "check_package",
+    "check_risk_rules",
     "check_server",
     "check_settings",
     "check_views_beside",
@@ -51,7 +56,9 @@ _OFF = frozenset({"off", "false", "no", "0"})
 
 def register_checks() -> None:
     """Register all checks; called once by the app's `ready`."""
-    for check in (check_settings, check_package, check_journal, check_journal_options, check_views_beside):
+    for check in (
+        check_settings, check_package, check_journal, check_journal_options, check_views_beside, check_risk_rules,
+    ):  # fmt: skip
         checks.register(check, TAG)
     # not at the head: they need the URLs' side of the library, and its messages are made here
     from effects import view_checks as views  # noqa: PLC0415
@@ -227,6 +234,54 @@ def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
             )
         )
     return found
+
+
+def check_risk_rules(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E015: a key of `RISK_RULES` that tightens nothing. E016: no such function. W006: no such permission."""
+    try:
+        rules = settings.RISK_RULES
+    except ImproperlyConfigured:
+        return []  # E002
+    known = {str(risk) for risk in Risk} | {effect.operation for effect in registered()}
+    found: list[checks.CheckMessage] = [
+        make_error(
+            15,
+            f"EFFECTS['RISK_RULES'] has a rule for {key!r}, which is neither a risk nor a registered operation.",
+            f"It tightens nothing. The keys are {', '.join(sorted(known))}.",
+        )
+        for key in rules
+        if key not in known
+    ]
+    for key, rule in rules.items():
+        found += _check_approvers(f"EFFECTS['RISK_RULES'][{key!r}]", rule)
+    return found
+
+
+def _check_approvers(where: str, rule: ApprovalRule) -> Iterator[checks.CheckMessage]:
+    declared = {
+        f"{model._meta.app_label}.{codename}"
+        for model in apps.get_models()
+        for codename in (
+            *(get_permission_codename(action, model._meta) for action in model._meta.default_permissions),
+            *(codename for codename, _name in model._meta.permissions),
+        )
+    }
+    for path in rule.functions:
+        try:
+            wrong = "" if callable(import_string(path)) else "is no function"
+        except ImportError as error:
+            wrong = f"cannot be imported ({error})"
+        if wrong:
+            yield make_error(
+                16, f"{where} asks {path!r}, which {wrong}.", "Name a function that takes a Context and returns users."
+            )
+    for term in rule.terms:
+        if not term.startswith((GROUP, CALL)) and term not in declared:
+            yield make_warning(
+                6,
+                f"{where} asks for the permission {term!r}, which no installed model declares.",
+                "Correct it, unless you create this permission yourself.",
+            )
 
 
 def check_package(**_kwargs: Any) -> list[checks.CheckMessage]:

@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 from effects._locks import now
 from effects.approvers import in_words, is_entitled, list_people, somebody_can_decide, still_entitled
 from effects.effect import get_effect, rule_from_json
-from effects.exceptions import EffectDefinitionError
+from effects.exceptions import EffectsError
 from effects.models import Approval, Execution
 from effects.snapshots import context_of
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState
@@ -117,7 +117,7 @@ def entitlement(row: Execution, approval: Approval, user: Any, *, acting_for: Ac
         return _asked(row, approval, actor)
     try:
         entitled = is_entitled(user, rule, context_for(row, rule))
-    except EffectDefinitionError as error:
+    except EffectsError as error:
         return Eligibility("undecidable", _("It cannot be told who may decide: %(error)s") % {"error": error})
     if entitled:
         return Eligibility()
@@ -132,7 +132,7 @@ def is_approver(row: Execution, approval: Approval, user: Any) -> bool:
     rule = rule_from_json(approval.rule)
     try:
         return rule is not None and is_entitled(user, rule, context_for(row, rule))
-    except EffectDefinitionError:
+    except EffectsError:
         return False
 
 
@@ -153,7 +153,7 @@ def outlook(row: Execution, approval: Approval, *, at: datetime | None = None) -
         return _over(approval, at)
     try:
         possible = somebody_can_decide(rule, requester_ids(row), context_for(row, rule))
-    except EffectDefinitionError as error:
+    except EffectsError as error:
         return _("It cannot be told who may decide: %(error)s") % {"error": error}
     missing = count_missing(row, approval)
     words = {"missing": missing, "people": in_words(rule), "time": timeuntil(approval.decide_by, at)}
@@ -212,7 +212,7 @@ def context_for(row: Execution, rule: ApprovalRule) -> Context[Any]:
     """Return what the rule is asked with; the payload is loaded where a function of the project may look at it.
 
     Raises:
-        EffectDefinitionError: a function is to be asked, and the effect is gone.
+        EffectDefinitionError, PayloadUnreadableError: a function is to be asked, and there is nothing to ask it about.
     """
     payload = get_effect(row.operation).load(row.payload, row.payload_version) if rule.functions else None
     return context_of(row, payload)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from project.services import postgres
 from project.services.processes import Processes, ServiceError
-from tests.mutations import answering, deciding, keeping, proposing, sending, serving
+from tests.mutations import answering, asking, deciding, keeping, proposing, sending, serving
 from tests.mutations.lane import Lane
 from tests.mutations.rule import Mutation
 
@@ -30,6 +30,7 @@ MUTATIONS = (
     *sending.MUTATIONS,
     *deciding.MUTATIONS,
     *answering.MUTATIONS,
+    *asking.MUTATIONS,
     *proposing.MUTATIONS,
     *keeping.MUTATIONS,
     *serving.MUTATIONS,

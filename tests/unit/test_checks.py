@@ -14,6 +14,7 @@ from django.core import checks as django_checks
 from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 
+import effects
 import effects.checks as ours
 from effects import view_checks
 from effects.conf import DOCS
@@ -213,3 +214,28 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {check.__name__ for check in registry.registered_checks} == {
         name for module in (ours, view_checks) for name in module.__all__ if name.startswith("check_")
     }
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({"high": "effects.approve_execution", "payments.refund": "group:Finance"}, []),
+        ({effects.Risk.LOW: "effects.view_execution & auth.add_user"}, []),
+        ({"hihg": "effects.approve_execution"}, ["effects.E015"]),
+        ({"payments.gone": "effects.approve_execution"}, ["effects.E015"]),
+        ({"high": "call:no.such.module"}, ["effects.E016"]),
+        ({"high": "call:effects.states.APPROVAL_LIVE"}, ["effects.E016"]),
+        ({"high": "call:effects.approvers.in_words"}, []),
+        ({"high": "shop.aprove_refund"}, ["effects.W006"]),
+    ],
+)
+def test_risk_rules(settings: Any, rules: dict[Any, str], expected: list[str]) -> None:
+    """A rule that tightens nothing, or that asks nobody, is found before it is needed."""
+    settings.EFFECTS = {"RISK_RULES": {key: effects.ApprovalRule(approvers) for key, approvers in rules.items()}}
+    assert ids(ours.check_risk_rules()) == expected
+
+
+def test_unreadable_risk_rules_are_the_settings_problem(settings: Any) -> None:
+    """They are reported once."""
+    settings.EFFECTS = {"RISK_RULES": 5}
+    assert ours.check_risk_rules() == []

@@ -10,14 +10,14 @@ from uuid import UUID
 from django.db.models.functions import Now
 from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 
-from effects import transitions
-from effects.approvers import is_entitled
+from effects.approvers import could_decide
 from effects.conf import settings
-from effects.exceptions import EffectDefinitionError, ExecutionNotFoundError
+from effects.eligibility import eligibility, is_approver
+from effects.exceptions import ExecutionNotFoundError
 from effects.http.identity import identify
 from effects.models import Approval, Execution
-from effects.states import APPROVAL_LIVE, ApprovalState
-from effects.types import Actor, ApprovalRule
+from effects.states import APPROVAL_LIVE
+from effects.types import Actor
 
 __all__ = ["CANCEL", "VIEW", "VIEW_PAYLOAD", "Caller", "Seen", "caller_of", "find_approval", "find_execution"]
 
@@ -46,9 +46,9 @@ class Caller:
         """
         return (self.principal or self.actor).id in {requester["id"] for requester in row.requesters}
 
-    def decides(self, approvers: str) -> bool:
-        """Return whether the caller holds what approvers need; programs that act for people never do."""
-        return self.principal is None and "." in approvers and is_entitled(self.user, ApprovalRule(approvers))
+    def could_decide(self, approvers: str) -> bool:
+        """Return whether the caller could meet a rule's text; programs that act for people never do."""
+        return self.principal is None and could_decide(self.user, approvers)
 
 
 @dataclass(frozen=True)
@@ -66,27 +66,14 @@ class Seen:
         caller, approval = self.caller, self.approval
         if caller.asked_for(self.row) or caller.may(VIEW, self.row):
             return True
-        return approval is not None and caller.decides(approval.approvers)
+        return approval is not None and caller.principal is None and is_approver(self.row, approval, caller.user)
 
     def why_not(self) -> str:
         """Return in words why the caller cannot decide it now; empty if they can."""
-        approval, caller = self.approval, self.caller
-        if approval is None:
+        if self.approval is None:
             return "Nobody was asked to approve it."
-        if caller.principal is not None:
-            return f"You act for {caller.principal}; people decide for themselves."
-        try:
-            words = transitions.why_not(self.row, approval, caller.user)
-        except EffectDefinitionError:
-            words = "It was ordered by a person; nobody else is asked."
-        if words:
-            return words
-        if approval.state != ApprovalState.REQUESTED:
-            return f"This approval is {approval.state} already."
-        if approval.decide_by <= self.at:
-            return "The time to decide is over; nothing was sent."
-        mine = next((vote for vote in approval.votes.all() if vote.actor_id == caller.actor.id), None)
-        return f"You decided it before: {mine.decision}." if mine else ""
+        caller = self.caller
+        return eligibility(self.row, self.approval, caller.user, at=self.at, acting_for=caller.principal).text
 
 
 def caller_of(request: Any) -> Caller:

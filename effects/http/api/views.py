@@ -173,12 +173,14 @@ class ApprovalsView(_EffectsView):
         waiting = Approval.objects.filter(state=ApprovalState.REQUESTED.value, execution__tenant=caller.tenant)
         # a handful of rules stand behind any number of rows, and a permission is asked of the backends, not of SQL
         rules = waiting.order_by().values_list("approvers", flat=True).distinct()
-        mine = waiting.filter(approvers__in=[rule for rule in rules if caller.decides(rule)])
+        mine = waiting.filter(approvers__in=[rule for rule in rules if caller.could_decide(rule)])
         rows: Any = mine.select_related("execution").defer("execution__payload", "execution__output")
         pages = _Oldest()
         page: Any = pages.paginate_queryset(rows.prefetch_related("votes").annotate(seen_at=Now()), request, view=self)
         seen = [Seen(found.execution, found, caller, found.seen_at) for found in page or ()]
-        return pages.get_paginated_response([ApprovalSerializer(approval_data(one)).data for one in seen])
+        # a function of the rule, or a permission for one object, is only known of the row
+        shown = [ApprovalSerializer(approval_data(one)).data for one in seen if one.is_visible]
+        return pages.get_paginated_response(shown)
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")

@@ -1,0 +1,79 @@
+"""Rules of whom is asked and told: who counts, who may take back, notices, and what a mail server's silence proves."""
+
+from __future__ import annotations
+
+from tests.mutations.rule import Edit, Mutation
+
+__all__ = ["MUTATIONS"]
+
+_APPROVERS = "tests/core/test_approvers.py"
+
+MUTATIONS = (
+    Mutation(
+        "what nobody can approve anew waits for ever",
+        "§4 request_approval",
+        f"{_APPROVERS}::test_what_nobody_can_approve_anew_ends_and_says_so",
+        (
+            Edit(
+                "effects/transitions/_licences.py",
+                "    if not somebody_can_decide(rule, requester_ids(row), context_for(row, rule)):",
+                "    if False:",
+            ),
+        ),
+    ),
+    Mutation(
+        "the vote of somebody who left makes the quorum",
+        "§4 grant",
+        f"{_APPROVERS}::test_a_vote_of_somebody_who_left_does_not_make_the_quorum",
+        (
+            Edit(
+                "effects/eligibility.py",
+                "    return still_entitled(voters, rule, context_for(row, rule)) if rule.recheck_approvers else voters",
+                "    return voters",
+            ),
+        ),
+    ),
+    Mutation(
+        "one term of a rule is enough",
+        "§4 vote",
+        f"{_APPROVERS}::test_everybody_meets_every_term",
+        (
+            Edit(
+                "effects/approvers.py",
+                "        if all(_meets(user, term, context) for term in others):",
+                "        if True:",
+            ),
+        ),
+    ),
+    Mutation(
+        "a stranger takes back what others asked for",
+        "§4 withdraw",
+        "tests/core/test_approvals_matrix.py::test_everybody_tries_everything",
+        (Edit("effects/operators.py", "    if reason:\n        raise NotEntitledError(reason)\n", ""),),
+    ),
+    Mutation(
+        "a notice is forgotten before it is told",
+        "§3 at least once",
+        "tests/core/test_notices.py::test_a_failure_stops_nothing_and_is_tried_again_under_the_same_key",
+        (
+            Edit(
+                "effects/reconcilers/send_notices.py",
+                "    try:\n        with in_tenant(",
+                "    transitions.drop_notice(notice_id)\n    try:\n        with in_tenant(",
+            ),
+        ),
+    ),
+    Mutation(
+        "silence after a whole message is taken for a refusal",
+        "promise 3",
+        "tests/mail/test_smtp.py::test_what_each_answer_proves",
+        (
+            Edit(
+                "effects/contrib/mail/smtp.py",
+                "        _finish(smtp, left)\n",
+                "        with _nothing_was_accepted():\n            try:\n                _finish(smtp, left)\n"
+                "            except Doubt as error:\n                raise OSError(str(error)) from error\n",
+            ),
+        ),
+    ),
+)
