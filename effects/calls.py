@@ -281,16 +281,18 @@ def supersede(
         UndeclaredEffectError, RequestEndedError: the request that it is called in does not allow it.
     """
     refuse_open_transactions("effects.supersede")
-    old = Execution.objects.get(pk=queries.get(ref).id)
+    with reaching("asking again"):
+        old = Execution.objects.get(pk=queries.get(ref).id)
     (found, handle), asked = _find(old.operation), old.requested_by
     about = (old.about_type, old.about_id) if old.about_type else None
-    intent = _intent(
-        found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
-        key=old.key, requested_by=requested_by, on_behalf_of=Actor(**asked) if asked else None, tenant=old.tenant,
-        about=about, require_approval=False, supersedes=old.pk, compensates=old.compensates_id, reason=reason,
-        seen_revision=revision,
-    )  # fmt: skip
-    return _perform(intent, handle)
+    with redaction.hiding(payload):
+        intent = _intent(
+            found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
+            key=old.key, requested_by=requested_by, on_behalf_of=Actor(**asked) if asked else None, tenant=old.tenant,
+            about=about, require_approval=False, supersedes=old.pk, compensates=old.compensates_id, reason=reason,
+            seen_revision=revision,
+        )  # fmt: skip
+        return _perform(intent, handle)
 
 
 #: `perform` for async code: the journal's work and the call run in a thread.
