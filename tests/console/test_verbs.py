@@ -213,7 +213,7 @@ def test_expired_is_refused_in_words(waiting: Any, browser: Any, ann: User) -> N
     time_passes(timedelta(days=8))
     response = client.post(verb_of(ref, "approve"), form_of(opened))
     assert response.status_code == 409
-    assert "expired at" in text_of(response)
+    assert "It expired 1" in text_of(response)
     assert "The time to decide was over at" in text_of(client.get(verb_of(ref, "approve")))
 
 
