@@ -106,7 +106,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         """Lead to the page that shows about which rows the provider would be asked."""
         return bulk.choose(request, "look-up", request.POST.getlist(ACTION_CHECKBOX_NAME), request.get_full_path())
 
-    @admin.display(description="what, operation, asked by")
+    @admin.display(description="what")
     def what(self, row: Execution) -> SafeString:
         """The summary's title, which leads to the row; the operation, and who asked first."""
         by = visible((row.requested_by or {}).get("label") or "nobody known")

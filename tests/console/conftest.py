@@ -11,7 +11,9 @@ import effects
 from effects.testing import provider_says
 from tests.console.chromium import Chromium, Person, executable, is_required
 from tests.console.declared import PayOut, Payout
+from tests.console.scene import Scene
 
+EVERY = ("approve", "look_up", "resolve", "reopen", "order_resend", "cancel", "compensate", "supersede")
 VIEW = ("view_execution", "view_request", "view_approval", "view_receipt")
 
 
@@ -107,3 +109,15 @@ def seat(chromium: Chromium, live_server: Any) -> Iterator[Callable[..., Person]
     for person in seated:
         person.leaves()
     assert [fault for person in seated for fault in person.faults] == []
+
+
+@pytest.fixture
+def chief(person: Callable[..., User]) -> User:
+    """Somebody who may do everything."""
+    return person("chief", "view_payload", *(f"{verb}_execution" for verb in EVERY))
+
+
+@pytest.fixture
+def scene(ann: User, ben: User, chief: User) -> Scene:
+    """Something in every state."""
+    return Scene(ann, ben)

@@ -5,15 +5,17 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 import effects
-from effects.models import Attempt, Execution, Heartbeat, Request, RequestExecution
+from effects.models import Approval, Attempt, Execution, Heartbeat, Receipt, Request, RequestExecution
 from effects.reconcilers import SWEEPS
 from effects.testing import provider_says, time_passes
 from tests.console.declared import Charge, PayOut, Payout
+from tests.console.pages import page_of, verb_of
 
-__all__ = ["Scene", "make_request"]
+__all__ = ["Scene", "make_request", "pages"]
 
 TWO = effects.Conflict("the bank shows 842.00 EUR under our key, not 482.00 EUR")
 SUPPLIERS = ("Lindqvist Interiors", "Café Orsini", "Brandt & Söhne", "Meridian Freight", "Atelier Nova")
@@ -99,3 +101,42 @@ class Scene:
 
 def _digest(ref: str) -> str:
     return str(Execution.objects.get(pk=ref).approvals.get(state="requested").digest)
+
+
+def pages(scene: Scene) -> dict[str, str]:
+    """Return the address of every kind of page."""
+    approval = Approval.objects.get(execution_id=scene.waiting[1])
+    several = "&".join(f"ref={ref}" for ref in scene.waiting)
+    return {
+        "app": "/admin/effects/",
+        "queue": reverse("admin:effects_needs_a_person"),
+        "narrowed queue": reverse("admin:effects_needs_a_person") + "?provider=bank/main&amount=100",
+        "overview": reverse("admin:effects_overview"),
+        "executions": reverse("admin:effects_execution_changelist"),
+        "filtered executions": reverse("admin:effects_execution_changelist") + "?state=in_doubt&age=over-hour",
+        "approvals": reverse("admin:effects_approval_changelist"),
+        "requests": reverse("admin:effects_request_changelist"),
+        "receipts": reverse("admin:effects_receipt_changelist"),
+        "execution": page_of(scene.uncertain),
+        "waiting execution": page_of(scene.waiting[0]),
+        "hopeless execution": page_of(scene.hopeless),
+        "settled execution": page_of(scene.completed[0]),
+        "approval": page_of(approval.pk, "approval"),
+        "request": page_of(scene.request.pk, "request"),
+        "receipt": page_of(Receipt.objects.latest("pk").pk, "receipt"),
+        "approve": verb_of(scene.waiting[1], "approve"),
+        "approve what cannot be": verb_of(scene.hopeless, "approve"),
+        "deny": verb_of(scene.waiting[1], "deny"),
+        "look-up": verb_of(scene.uncertain, "look-up"),
+        "resolve": verb_of(scene.hopeless, "resolve"),
+        "reopen": verb_of(scene.hopeless, "reopen"),
+        "order-resend": verb_of(scene.hopeless, "order-resend"),
+        "withdraw": verb_of(scene.waiting[1], "withdraw"),
+        "cancel": verb_of(scene.pending, "cancel"),
+        "compensate": verb_of(scene.completed[1], "compensate"),
+        "supersede": verb_of(scene.declined[0], "supersede"),
+        "resolve request": verb_of(scene.request.pk, "resolve", "request"),
+        "bulk approve": reverse("admin:effects_bulk_approve") + "?" + several,
+        "bulk look-up": reverse("admin:effects_bulk_look_up") + f"?ref={scene.uncertain}&ref={scene.hopeless}",
+        "bulk without rows": reverse("admin:effects_bulk_approve"),
+    }

@@ -1,4 +1,4 @@
-"""How every page looks and sounds: both schemes, a phone, a keyboard, no scripts; and the pictures of the docs."""
+"""How the pages look: on a phone, in both schemes, with its charts; and the pictures of the docs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,82 +6,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 
-from effects.models import Approval, Receipt
-from tests.console.chromium import PHONE, Person
-from tests.console.pages import page_of, verb_of
-from tests.console.scene import Scene
+from tests.console.chromium import ABOUT_COLOURS, PHONE, Person
+from tests.console.scene import Scene, pages
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Seat = Callable[..., Person]
-EVERY = ("approve", "look_up", "resolve", "reopen", "order_resend", "cancel", "compensate", "supersede")
-#: What a scheme can change.
-ABOUT_COLOURS = ("color-contrast", "link-in-text-block")
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
-
-
-@pytest.fixture
-def chief(person: Callable[..., User]) -> User:
-    """Somebody who may do everything."""
-    return person("chief", "view_payload", *(f"{verb}_execution" for verb in EVERY))
-
-
-@pytest.fixture
-def scene(ann: User, ben: User, chief: User) -> Scene:
-    """Something in every state."""
-    return Scene(ann, ben)
-
-
-def pages(scene: Scene) -> dict[str, str]:
-    """Return the address of every kind of page."""
-    approval = Approval.objects.get(execution_id=scene.waiting[1])
-    several = "&".join(f"ref={ref}" for ref in scene.waiting)
-    return {
-        "app": "/admin/effects/",
-        "queue": reverse("admin:effects_needs_a_person"),
-        "narrowed queue": reverse("admin:effects_needs_a_person") + "?provider=bank/main&amount=100",
-        "overview": reverse("admin:effects_overview"),
-        "executions": reverse("admin:effects_execution_changelist"),
-        "filtered executions": reverse("admin:effects_execution_changelist") + "?state=in_doubt&age=over-hour",
-        "approvals": reverse("admin:effects_approval_changelist"),
-        "requests": reverse("admin:effects_request_changelist"),
-        "receipts": reverse("admin:effects_receipt_changelist"),
-        "execution": page_of(scene.uncertain),
-        "waiting execution": page_of(scene.waiting[0]),
-        "hopeless execution": page_of(scene.hopeless),
-        "settled execution": page_of(scene.completed[0]),
-        "approval": page_of(approval.pk, "approval"),
-        "request": page_of(scene.request.pk, "request"),
-        "receipt": page_of(Receipt.objects.latest("pk").pk, "receipt"),
-        "approve": verb_of(scene.waiting[1], "approve"),
-        "approve what cannot be": verb_of(scene.hopeless, "approve"),
-        "deny": verb_of(scene.waiting[1], "deny"),
-        "look-up": verb_of(scene.uncertain, "look-up"),
-        "resolve": verb_of(scene.hopeless, "resolve"),
-        "reopen": verb_of(scene.hopeless, "reopen"),
-        "order-resend": verb_of(scene.hopeless, "order-resend"),
-        "withdraw": verb_of(scene.waiting[1], "withdraw"),
-        "cancel": verb_of(scene.pending, "cancel"),
-        "compensate": verb_of(scene.completed[1], "compensate"),
-        "supersede": verb_of(scene.declined[0], "supersede"),
-        "resolve request": verb_of(scene.request.pk, "resolve", "request"),
-        "bulk approve": reverse("admin:effects_bulk_approve") + "?" + several,
-        "bulk look-up": reverse("admin:effects_bulk_look_up") + f"?ref={scene.uncertain}&ref={scene.hopeless}",
-        "bulk without rows": reverse("admin:effects_bulk_approve"),
-    }
-
-
-def test_nobody_is_kept_out(seat: Seat, scene: Scene, chief: User) -> None:
-    """axe-core finds no serious or critical violation on any page, in the light and in the dark scheme."""
-    chiefs = seat(chief)
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, address in pages(scene).items():
-        chiefs.prefers("light").opens(address)
-        assert chiefs.status in (200, 400), name
-        found[name, "light"] = chiefs.barriers()
-        found[name, "dark"] = chiefs.prefers("dark").barriers(*ABOUT_COLOURS)
-    assert {place: barriers for place, barriers in found.items() if barriers} == {}
 
 
 def test_pictures_for_the_docs(seat: Seat, scene: Scene, chief: User, pytestconfig: Any) -> None:
