@@ -17,6 +17,8 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from effects.approvers import in_words
+from effects.effect import rule_from_json
 from effects.models import Approval, Execution, Receipt, Request, RequestExecution
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views
@@ -284,8 +286,9 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
 
     @admin.display(description="decided by")
     def decided_by(self, row: Approval) -> str:
-        """How many people, with which permission."""
-        return f"{row.quorum} with {row.approvers}" if row.approvers else "whoever ordered it"
+        """How many people decide, and who they are."""
+        rule = rule_from_json(row.rule)
+        return f"{row.quorum} from {in_words(rule)}" if rule else "whoever ordered it"
 
     @admin.display(description="requested", ordering="created_at")
     def created(self, row: Approval) -> SafeString | str:

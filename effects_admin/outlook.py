@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from effects.approvers import in_words
+from effects.effect import rule_from_json
 from effects.outcomes import MissingOutput
 from effects.states import ApprovalState, ExecutionState, RequestState
 from effects.transitions.lookups import LOOKUP_BUDGET
@@ -75,7 +77,8 @@ def _awaiting(case: Case) -> list[str]:
     approval = case.approval
     if approval is None:
         return ["It waits for people, but nobody was asked."]
-    missing, people = case.approvals_missing, f"by people with the permission “{approval.approvers}”"
+    rule = rule_from_json(approval.rule)
+    missing, people = case.approvals_missing, f"from {in_words(rule) if rule else 'whoever ordered it'}"
     steps = [
         f"It needs {missing} more of {approval.quorum} approval{'s' if approval.quorum != 1 else ''}, {people}.",
         f"Undecided, it expires {_when(approval.decide_by, case.seen_at)}; then nothing is sent.",

@@ -59,7 +59,7 @@ def test_each_row_is_decided_by_its_own_rules(three: list[str], browser: Any, an
         text = text_of(client.post(address("approve"), {"item": items, "comment": "all read"}))
         assert said in text
         assert "Already denied by ben" in text
-        assert "somebody else has to decide" in text
+        assert "You joined it from another request" in text
     assert states(three) == ["rejected", "awaiting_approval", "pending"]
     assert Approval.objects.get(execution_id=three[2]).votes.get().comment == "all read"
     assert Receipt.objects.filter(event="grant").count() == 1

@@ -266,7 +266,7 @@ def test_page_says_what_happens_next(waiting: Any, doubtful: Any, browser: Any, 
     client = browser(ann)
     text = text_of(client.get(page_of(waiting(approvals=2).ref)))
     assert "People decide first; nothing is sent before." in text
-    assert "It needs 2 more of 2 approvals, by people with the permission “effects.approve_execution”." in text
+    assert "It needs 2 more of 2 approvals, from those with the permission “effects.approve_execution”." in text
     assert "expires in 6 d 23 h" in text
     text = text_of(client.get(page_of(doubtful().ref)))
     assert "The provider is asked again now" in text

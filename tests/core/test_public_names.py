@@ -19,7 +19,7 @@ Deduplication Doubt Effect EffectsError Eventual Executing Failed Forbidden Foun
 InvalidRequest Item Later NeedsIntervention NotFinished NotNow NotSent Outcome OutcomeError Partial PartiallyCompleted
 Pending Permit Proceed ProvenFailed Refuse Rejected Retry Risk Secret Stale Submitted Summary Unauthenticated
 Uncertain Unreachable aget aperform await_ cancel compensate current deny get grant idempotent look_up_now observe
-order_resend perform perform_later register reopen resolve sending wait withdraw
+order_resend perform perform_later register reopen resolve sending supersede wait withdraw
 """.split()  # noqa: SIM905 - as prose it can be read
 
 
