@@ -53,6 +53,10 @@ _COMMITS = {
     "writing a heartbeat": "that a sweep is alive",
     "noting trouble": "what working on a row raised",
     "retention": "that old answers are dropped and old keys freed",
+    "pruning an execution": "the tombstone of an old execution",
+    # telling people
+    "forgetting a notice": "a notice that was told, or is out of date",
+    "postponing a notice": "what telling a notice raised",
 }
 _PLACES = {
     "send.before_call": "the permit is committed, the connection is not made",

@@ -357,7 +357,7 @@ def test_code_of_another_safety_version_touches_nothing_unsettled(deploy: Any, s
     if state in ("uncertain", "accepted", "needs_intervention"):
         effects.resolve(row.pk, decision="applied", revision=row.revision, by=bob, reason="seen at the bank")
     else:
-        effects.cancel(row.pk, by=bob, reason="old") if row.state == "pending" else None
+        effects.cancel(row.pk, by="ann", reason="old") if row.state == "pending" else None
     assert effects.get(row.pk).settled
 
 

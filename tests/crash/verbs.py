@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.test import override_settings
 
 import effects
 from effects.models import Approval, Execution, Request
@@ -17,6 +18,7 @@ from tests.crash.cells import APPROVERS
 from tests.crash.declared import EFFECTS, payload_of
 from tests.crash.forks import Forks
 from tests.crash.provider import ask
+from tests.crash.work import TELLING
 
 __all__ = ["VERBS", "Verb", "standing"]
 
@@ -78,6 +80,23 @@ def _undecided(forks: Forks) -> Prepared:
     return {}
 
 
+def _noticed(order: str) -> Callable[[Forks], Prepared]:
+    """Return what asks people while the project has a `NOTIFY`, which raises for the order "deaf"."""
+
+    def prepare(forks: Forks) -> Prepared:
+        with override_settings(EFFECTS=TELLING):
+            work.do("perform", {"provider": "none", "asks": True, "order": order, "trouble": ""})
+        return {}
+
+    return prepare
+
+
+def _old(forks: Forks) -> Prepared:
+    work.do("perform", {"provider": "none", "asks": False, "order": ORDER, "trouble": ""})
+    time_passes(timedelta(days=40))
+    return {}
+
+
 def _withdrawn(forks: Forks) -> Prepared:
     _awaiting(forks)
     return _ref()
@@ -132,5 +151,8 @@ VERBS = [
     Verb("releasing_a_request", "request", lambda forks: _asking("declined"), ("", "running"), ("", "released")),
     Verb("renewing_leases", "renew", _running, ("", "running"), ("", "running")),
     Verb("doubting_a_request_after_a_restore", "doubt_request_since", _interrupted, ("", "running"), ("", "in_doubt")),
+    Verb("pruning_an_execution", "prune", _old, ("completed", ""), ("completed", "")),
+    Verb("forgetting_a_notice", "tell", _noticed("heard"), ("awaiting_approval", ""), ("awaiting_approval", "")),
+    Verb("postponing_a_notice", "tell", _noticed("deaf"), ("awaiting_approval", ""), ("awaiting_approval", "")),
     Verb("retention", "sweep", _answered, ("completed", "answered"), ("completed", "answered")),
 ]

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.test import Client
+from django.test import Client, override_settings
 
 import effects
 from effects import operators, runner, transitions
 from effects._locks import now
+from effects.notices import Notice
 from effects.reconcilers import SWEEPS
 from tests.crash.declared import EFFECTS, payload_of
 
-__all__ = ["do"]
+__all__ = ["TELLING", "do", "hear"]
 
+#: Settings of a project that wants to be told.
+TELLING = {"NOTIFY": "tests.crash.work.hear"}
 _WORK: dict[str, Callable[..., Any]] = {}
+
+
+def hear(notice: Notice) -> None:
+    """Be told, except about the order "deaf"."""
+    if notice.execution.key == "deaf":
+        raise ConnectionError("nobody listens")
 
 
 def do(name: str, arguments: dict[str, Any]) -> Any:
@@ -59,6 +69,20 @@ def run(ref: str) -> Any:
 def sweep() -> Any:
     """One pass of all sweeps."""
     return {name: dict(work.run_once()) for name, work in SWEEPS.items()}
+
+
+@_work
+def tell() -> Any:
+    """One pass of the sweep that tells people, where the project has a `NOTIFY`."""
+    with override_settings(EFFECTS=TELLING):
+        return dict(SWEEPS["send_notices"].run_once())
+
+
+@_work
+def prune() -> Any:
+    """One pass of the sweep that keeps executions for a month."""
+    with override_settings(EFFECTS={"EXECUTION_RETENTION": timedelta(days=30)}):
+        return dict(SWEEPS["prune"].run_once())
 
 
 @_work
