@@ -52,7 +52,8 @@ POINTS = (
 )  # fmt: skip
 DEATH = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(POINTS))
 Offer = tuple[str, Callable[[], None]]
-ACTORS = ("program", "process", "process", "worker", "person", "person", "surroundings")
+#: Surroundings are mostly time: nothing in doubt goes on without.
+ACTORS = ("program", "process", "process", "worker", "person", "person", "surroundings", "surroundings")
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class EffectsMachine(RuleBasedStateMachine):
     def surroundings(self, event: Event) -> list[Offer]:
         """The provider, the network, the project, operations, and time."""
         world, good = self.world, event.good
-        offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 8
+        offers: list[Offer] = [(f"{event.delta} pass", functools.partial(world.passes, event.delta))] * 12
         offers.append(("effects_doubt_since, and nothing was lost", world.doubt))
         offers += [("the project changes", functools.partial(world.change, hook_raises=not good))] * 3
         known = [row for row in world.rows if world.provider.known(row.provider_key)]

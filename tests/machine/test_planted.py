@@ -86,10 +86,10 @@ def approve_for_good(patch: pytest.MonkeyPatch) -> None:
 
 #: What is broken, in whose world, and the seed with which it is found.
 PLANTS = [
-    (skip_the_epoch_check, (declared.Deduplicated, declared.Repeatable), 1),
+    (skip_the_epoch_check, (declared.Authoritative, declared.Authoritative), 1),
     (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging), 1),
     (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging), 1),
-    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Blind), 1),
+    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Repeatable), 1),
     (ignore_what_changed_after_the_approval, (declared.Approved, declared.Covered), 1),
     (approve_for_good, (declared.Approved, declared.BlindApproved), 1),
 ]
