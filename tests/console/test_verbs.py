@@ -75,7 +75,7 @@ def test_votes_of_a_quorum_add_up(waiting: Any, browser: Any, ann: User, ben: Us
     send(anns, address)
     assert state_of(ref) == "awaiting_approval"
     text = text_of(anns.get(page_of(ref)))
-    assert "It needs 1 more of 2 approvals, by people" in text
+    assert "It needs 1 more of 2 approvals, from those with the permission" in text
     assert "Approved: 1 of 2" in text
     assert "You decided it at" in text_of(anns.get(address))
     assert bens.post(address, form_of(opened)).status_code == 302

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
@@ -278,11 +279,9 @@ class EffectsMachine(RuleBasedStateMachine):
 
 def empty() -> None:
     """Forget all that is in the journal and in the project's table."""
+    journal = [model._meta.db_table for model in apps.get_app_config("effects").get_models()]
     with connection.cursor() as cursor:
-        cursor.execute(
-            "TRUNCATE machine_row, effects_receipt, effects_resolution, effects_requestexecution, effects_request, "
-            "effects_attempt, effects_approvalvote, effects_approval, effects_execution, effects_heartbeat"
-        )
+        cursor.execute(f"TRUNCATE machine_row, {', '.join(journal)}")
 
 
 def people() -> tuple[Any, ...]:
