@@ -42,4 +42,3 @@ def test_a_member_that_is_asked_to_end_before_it_began_runs_nothing_of_the_paren
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert printed.splitlines() == [f"left by {process.pid}"]
-    assert not [path.name for path in tmp_path.glob("*.jsonl") if path.read_text()]
