@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, Re
 from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
 from effects_admin.display import age, money, pretty, visible
+from effects_admin.evidence import read_evidence
 from effects_admin.outlook import next_steps, next_steps_of_request
 from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
 from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin, as_uuid
@@ -148,9 +150,10 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         return {
             "next_steps": next_steps(case),
             **views.offers(self.verbs, case),
-            "timeline": list(lines(history.receipts)),
+            "timeline": list(lines(history.receipts, request.user, case.row)),
             "timeline_is_cut": history.is_cut,
             "output": pretty(case.row.output) if sees else None,
+            "proof": case.row.applied_evidence and read_evidence(case.row.applied_evidence, request.user, case.row),
             "approvals": [(each, votes_of(each)) for each in case.approvals],
             "links": case.row.links.select_related("request").order_by("-pk")[:100],
         }
@@ -223,7 +226,7 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
         return {
             "next_steps": next_steps_of_request(case),
             **views.offers(self.verbs, case),
-            "timeline": list(lines(history.receipts)),
+            "timeline": list(lines(history.receipts, request.user, case.row)),
             "timeline_is_cut": history.is_cut,
             "answer": visible(body) if may(request.user, VIEW_PAYLOAD, case.row) else None,
             "payload_permission": VIEW_PAYLOAD,
@@ -321,13 +324,25 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     id_columns = ("execution_id", "request_id")
     search_help_text = "Exactly: the ref of an execution or of a request."
     fields = ("of_what", "sequence", "at_shown", "event", "said", "from_state", "to_state", "reason", "revision",
-              "epoch", "may_have_applied", "actor_id", "actor_label", "evidence")  # fmt: skip
-    readonly_fields = ("of_what", "at_shown", "said")
+              "epoch", "may_have_applied", "actor_id", "actor_label", "evidence_shown")  # fmt: skip
+    readonly_fields = ("of_what", "at_shown", "said", "evidence_shown")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
         """Return the rows with what they are of, without the payloads."""
         rows = super().get_queryset(request).select_related("execution", "request")
         return rows.defer("execution__payload", "execution__output", "request__answer_body")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Receipt | None:
+        """Return a receipt with its evidence as this person may read it."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.evidence = read_evidence(row.evidence, request.user, row)
+        return row
+
+    @admin.display(description="evidence")
+    def evidence_shown(self, row: Receipt) -> SafeString:
+        """What it has on file."""
+        return format_html('<pre class="fx-pre">{}</pre>', pretty(json.dumps(row.evidence)))
 
     @admin.display(description="at")
     def at_shown(self, row: Receipt) -> SafeString | str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from effects.models import Receipt
+from effects.models import Execution, Receipt, Request
 from effects_admin.display import short
+from effects_admin.evidence import read_evidence
 from effects_admin.words import REASONS, headline, label
 
 __all__ = ["Line", "change", "lines"]
@@ -30,10 +32,10 @@ class Line:
     evidence: list[tuple[str, str]] = field(default_factory=list)
 
 
-def lines(receipts: Iterable[Receipt]) -> Iterator[Line]:
-    """Yield a line for each receipt, in the order given."""
+def lines(receipts: Iterable[Receipt], user: Any, of: Execution | Request) -> Iterator[Line]:
+    """Yield a line for each receipt of a row, in the order given, as `user` may read it."""
     for receipt in receipts:
-        kept = receipt.evidence if isinstance(receipt.evidence, dict) else {"evidence": receipt.evidence}
+        kept = read_evidence(receipt.evidence, user, of)
         said = {name: short(value) for name, value in kept.items() if value not in (None, "", [], {})}
         yield Line(
             at=receipt.at,

@@ -62,6 +62,7 @@ CODES: dict[str, Code] = {
     ),
     "approval_overdue": Code("An approval is past its time and did not expire.", _SWEEPS),
     "hook_overdue": Code("The project's own rows of a settled execution are missing for long.", _SWEEPS),
+    "notice_overdue": Code("People were not told of something for long (`NOTIFY`).", _SWEEPS),
     "sweep_stopped": Code("Something is due, and the sweep that does it gave no sign of life for long.", _SWEEPS),
     # links
     "elder_unfit": Code(

@@ -10,13 +10,14 @@ from django.db.models import QuerySet
 
 from effects.audit.findings import Finding
 from effects.audit.walk import Check, Scope, consistent_view, seen_twice
-from effects.models import Approval, Execution, Heartbeat, Request
+from effects.models import Approval, Execution, Heartbeat, PendingNotice, Request
 from effects.reconcilers import (
     expire_approvals,
     expire_leases,
     look_up_due,
     run_due,
     run_hooks,
+    send_notices,
     settle_requests,
 )
 from effects.states import ApprovalState, ExecutionState, RequestState, values
@@ -43,6 +44,10 @@ def _hooked() -> QuerySet[Any]:
     return Execution.objects.filter(hook_due_at__isnull=False)
 
 
+def _notices() -> QuerySet[Any]:
+    return PendingNotice.objects.all()
+
+
 #: Sweep → what it looks after: finding, rows, the column that says when. Retention is never urgent.
 _SWEPT: dict[str, tuple[tuple[str, Rows, str], ...]] = {
     expire_leases.NAME: (
@@ -57,6 +62,7 @@ _SWEPT: dict[str, tuple[tuple[str, Rows, str], ...]] = {
         ("approval_overdue", _approvals(_A.REQUESTED), "decide_by"),
         ("approval_overdue", _approvals(_A.GRANTED), "use_by"),
     ),
+    send_notices.NAME: (("notice_overdue", _notices, "due_at"),),
 }
 #: What is due at some time as long as it stands like this.
 _ALWAYS_DUE = (_executions(_S.PENDING, _S.UNCERTAIN, _S.ACCEPTED), _requests(_R.WAITING))
@@ -66,11 +72,13 @@ def _timed(code: str, rows: Rows, column: str) -> Check:
     words = column.replace("_", " ")
 
     def late(scope: Scope) -> QuerySet[Any]:
-        return rows().filter(**{f"{column}__lt": scope.latest}).only("state", column)
+        found = rows().filter(**{f"{column}__lt": scope.latest})
+        return found if found.model is PendingNotice else found.only("state", column)
 
     def examine(batch: Sequence[Any], _checked: Counter[str]) -> Iterator[Finding]:
         for row in batch:
-            yield _finding(code, row, f"it is {row.state}, and its {words} was {getattr(row, column):%F %T %Z}")
+            stands = f"{row.event} of execution {row.execution_id}" if isinstance(row, PendingNotice) else row.state
+            yield _finding(code, row, f"it is {stands}, and its {words} was {getattr(row, column):%F %T %Z}")
 
     return Check(late, examine)
 

@@ -31,10 +31,12 @@ from effects.types import Actor
 __all__ = [
     "advance",
     "advance_request",
+    "call_hook",
     "can_be_undone",
     "effect_of",
     "end_state",
     "grace",
+    "postpone_hook",
     "receipt_of",
 ]
 
@@ -155,8 +157,8 @@ def receipt_of(
     )
 
 
-def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
-    """Return the effect of a row, refusing to touch an unsettled row of another safety version or provider.
+def effect_of(row: Execution) -> Effect[Any]:
+    """Return the effect of an unsettled row, refusing to touch one of another safety version or provider.
 
     Raises:
         PolicyChangedError: the declaration's `safety_version` or `provider` is another one; deploy the old code, or
@@ -164,12 +166,12 @@ def effect_of(row: Execution, *, unsettled: bool = True) -> Effect[Any]:
         EffectDefinitionError: the effect is gone.
     """
     effect = get_effect(row.operation)
-    if unsettled and effect.safety_version != row.safety_version:
+    if effect.safety_version != row.safety_version:
         raise PolicyChangedError(
             f"{row.operation} {row.pk} was recorded under safety_version {row.safety_version}; this code declares "
             f"{effect.safety_version} and may not touch it. Run the older code until it is settled, or resolve it."
         )
-    if unsettled and effect.provider != row.provider:
+    if effect.provider != row.provider:
         raise PolicyChangedError(
             f"{row.operation} {row.pk} was recorded for {row.provider!r}; this code calls {effect.provider!r}, which "
             "knows nothing of it. Run the older code until it is settled, or resolve it."
@@ -204,15 +206,33 @@ def _run_hook(row: Execution, previous: Outcome | None) -> None:
 
     With the journal in a database of its own it runs after the commit, at least once: its rows are not ours to undo.
     """
-    try:
-        effect = get_effect(row.operation)
-        if effect.has_hook and is_beside():
-            _write(row, {"hook_due_at": row.locked_at})
-            return
-        error = run_settled_hook(effect, row, previous)
-    except EffectDefinitionError as missing:
-        error = str(missing)
+    if is_beside() and _may_have_hook(row):
+        _write(row, {"hook_due_at": row.locked_at})
+        return
+    error = call_hook(row, previous)
     if error is not None:
-        failures = row.hook_failures + 1
-        due = row.locked_at + hook_backoff(failures)
-        _write(row, {"hook_due_at": due, "hook_failures": failures, "hook_error": error})
+        postpone_hook(row, error)
+
+
+def _may_have_hook(row: Execution) -> bool:
+    try:
+        return get_effect(row.operation).has_hook
+    except EffectDefinitionError:
+        return True
+
+
+def call_hook(row: Execution, previous: Outcome | None = None) -> str | None:
+    """Run the settled hook of a locked execution; return None, or why its rows are not there."""
+    try:
+        return run_settled_hook(get_effect(row.operation), row, previous)
+    except EffectDefinitionError as missing:  # this code does not know the effect; the next deploy may
+        return canonical.clean_text(str(missing))
+
+
+def postpone_hook(row: Execution, error: str) -> None:
+    """Keep what a settled hook raised, and let it run again later, the later the more often it raised."""
+    failures = row.hook_failures + 1
+    _write(row, {
+        "hook_due_at": row.locked_at + hook_backoff(failures), "hook_failures": failures, "hook_error": error,
+        "swept_until": None,  # the sweep's own mark would hold it back for longer
+    })  # fmt: skip

@@ -24,7 +24,6 @@ from effects.exceptions import (
 )
 from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
-from effects.settlement import hook_backoff, run_settled_hook
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
     EXECUTION_SETTLED,
@@ -34,7 +33,16 @@ from effects.states import (
 )
 from effects.transitions import _decisions, _licences, successions
 from effects.transitions._limits import refuse_over_limits
-from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, receipt_of
+from effects.transitions._rows import (
+    advance,
+    call_hook,
+    can_be_undone,
+    effect_of,
+    end_state,
+    grace,
+    postpone_hook,
+    receipt_of,
+)
 from effects.types import Permit
 
 __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
@@ -185,15 +193,11 @@ def run_hook(execution_id: UUID) -> ExecutionSnapshot:
         row = lock_execution(execution_id)
         if row.hook_due_at is None or row.state not in EXECUTION_SETTLED:
             return snapshot(row)
-        error = run_settled_hook(effect_of(row, unsettled=False), row)
+        error = call_hook(row)
         if error is None:
             advance(row, "run_hook", revises=False, hook_due_at=None, hook_error="")
         else:
-            failures = row.hook_failures + 1
-            Execution.objects.filter(pk=row.pk).update(
-                hook_due_at=row.locked_at + hook_backoff(failures), hook_failures=failures, hook_error=error,
-                swept_until=None,  # the sweep's own mark would hold it back for longer
-            )  # fmt: skip
+            postpone_hook(row, error)
         return snapshot(row)
 
 

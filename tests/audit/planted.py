@@ -258,6 +258,15 @@ PLANTED = (
         "hook_overdue",
     ),
     Planted(
+        "a notice that nobody sent",
+        "awaiting",
+        (
+            "INSERT INTO effects_pendingnotice (key, event, execution_id, due_at, failures, error, created_at) "
+            "VALUES ('planted', 'approval_requested', %s, now() - interval '1 hour', 0, '', now() - interval '1 hour')"
+        ),
+        "notice_overdue",
+    ),
+    Planted(
         "sweeps that stopped",
         "pending",
         (

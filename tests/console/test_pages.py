@@ -13,6 +13,8 @@ from django.urls import reverse
 import effects
 from effects.models import Approval, Attempt, Execution, Heartbeat, Receipt, Request, RequestExecution
 from effects.testing import provider_says
+from effects_admin.evidence import _OURS
+from tests.audit.journals import everything
 from tests.console.declared import PayOut, Payout
 from tests.console.pages import page_of, text_of, verb_of
 
@@ -252,6 +254,29 @@ def test_payload_takes_its_permission(waiting: Any, browser: Any, ann: User, olg
     assert '"account"' not in text_of(hidden)
     assert '"account": "DE89-secret"' in text_of(shown)
     assert '"account"' not in text_of(browser(ann).get(verb_of(ref, "approve")))
+
+
+def test_evidence_from_outside_takes_the_payloads_permission(
+    doubtful: Any, browser: Any, ann: User, olga: User
+) -> None:
+    """A webhook may repeat what was sent: without `effects.view_payload` only what our own verbs wrote is shown."""
+    ref = doubtful().ref
+    effects.observe(ref, reference="ch_9", evidence={"event": {"iban": "DE89-secret"}, "why": "a webhook"})
+    receipt = Receipt.objects.get(execution_id=ref, event="observe")
+    for address in (page_of(ref), page_of(receipt.pk, "receipt")):
+        hidden, shown = text_of(browser(ann).get(address)), text_of(browser(olga).get(address))
+        assert "DE89-secret" in shown, address
+        assert "DE89-secret" not in hidden, address
+        assert "ch_9" in hidden, address
+        assert "a webhook" in hidden, address
+        assert "seeing it takes the permission" in hidden, address
+
+
+def test_our_own_evidence_is_known(transactional_db: Any) -> None:
+    """Whatever name a verb of ours writes is never hidden, but for the one that holds the provider's words."""
+    everything()
+    said = set().union(*(receipt.evidence for receipt in Receipt.objects.all()))
+    assert {name for name in said if name not in _OURS} == {"proof"}
 
 
 def test_answer_takes_the_payloads_permission(browser: Any, ann: User, olga: User) -> None:

@@ -212,6 +212,25 @@ def test_a_hook_that_keeps_failing_backs_off(hook: Any) -> None:
     assert row.hook_failures == 13
 
 
+def test_the_hook_of_an_effect_that_is_gone_waits_for_the_deploy_that_has_it(hook: Any, told: list[str]) -> None:
+    """It backs off like one that raises and says what is missing; once the effect is back its row is there."""
+    hook(raising)
+    row = perform(effects.Applied())
+    Execution.objects.filter(pk=row.pk).update(operation="bank.gone")
+    time_passes(timedelta(minutes=1))
+    assert run_hooks.run_once() == {"failed": 1}
+    gone = Execution.objects.get(pk=row.pk)
+    assert (gone.hook_failures, gone.swept_until) == (2, None)
+    assert "bank.gone" in gone.hook_error
+    assert gone.hook_due_at is not None
+
+    hook(lambda context, outcome: told.append(str(outcome.state)))
+    Execution.objects.filter(pk=row.pk).update(operation=row.operation)
+    time_passes(timedelta(minutes=1))
+    assert run_hooks.run_once() == {"done": 1}
+    assert told == ["completed"]
+
+
 def test_a_hook_whose_execution_was_contradicted_is_not_due_any_more(hook: Any) -> None:
     """It would tell what is no longer so."""
     seen: list[str] = []

@@ -49,7 +49,7 @@ _S = ExecutionState
 _HAPPENED = values({_S.COMPLETED, _S.PARTIALLY_COMPLETED})
 _SETTLED = values(EXECUTION_SETTLED)
 #: Late is what the machine itself left undone.
-_LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "sweep_stopped"}
+_LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "notice_overdue", "sweep_stopped"}
 
 
 class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong with finding

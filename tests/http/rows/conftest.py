@@ -24,7 +24,7 @@ from tests.http.rows import server, shop
 from tests.http.rows.server import PASSWORD, Server
 
 #: What a test leaves undone is late, and no fault of the journal.
-_LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "sweep_stopped"}
+_LATE = {"lease_overrun", "overdue", "approval_overdue", "hook_overdue", "notice_overdue", "sweep_stopped"}
 
 
 class Ledger:
@@ -89,6 +89,20 @@ def _server(processes: Processes, provider_process: str, django_db_setup: None) 
 def live(protected_views: None, password: None, atomic_requests: bool, _server: Server) -> Server:
     """A gunicorn with four workers, which reads ATOMIC_REQUESTS from each request as the test has it."""
     return _server.with_setting(atomic_requests)
+
+
+@pytest.fixture(scope="session")
+def _async_server(processes: Processes, provider_process: str, django_db_setup: None) -> Iterator[Server]:
+    started = server.start_async(processes)
+    yield started
+    started.process.kill()
+    processes.stop_one(started.process)
+
+
+@pytest.fixture
+def live_async(protected_views: None, atomic_requests: bool, _async_server: Server) -> Server:
+    """A uvicorn with four workers."""
+    return _async_server.with_setting(atomic_requests)
 
 
 @pytest.fixture

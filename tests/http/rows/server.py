@@ -20,7 +20,7 @@ from django.db import connections
 from project.services.processes import Process, Processes, port_is_open
 from tests.http.rows.asked import ATOMIC
 
-__all__ = ["PASSWORD", "Answer", "Server", "start"]
+__all__ = ["PASSWORD", "Answer", "Server", "start", "start_async"]
 
 WORKERS, THREADS = 4, 6
 PATIENCE = 30.0
@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """A gunicorn with its workers; every request is a connection of its own."""
+    """A web server with its workers; every request is a connection of its own."""
 
     process: Process
     port: int
@@ -107,7 +107,24 @@ class Server:
 
 
 def start(processes: Processes, *, workers: int = WORKERS, **environ: str) -> Server:
-    """Start a server on this worker's test database."""
+    """Start a gunicorn on this worker's test database."""
+    arguments = [
+        *("gunicorn", "tests.http.rows.wsgi:application", "--preload", "--threads", str(THREADS)),
+        # the socket would lie in the home directory, one for all servers of a user
+        *("--no-control-socket", "--graceful-timeout", "10", "--timeout", "2"),
+    ]
+    return _start(
+        processes, lambda port: [*arguments, "--bind", f"127.0.0.1:{port}", "--workers", str(workers)], environ
+    )
+
+
+def start_async(processes: Processes) -> Server:
+    """Start a uvicorn on this worker's test database; its supervisor replaces a worker that is killed."""
+    arguments = ["uvicorn", "tests.http.rows.asgi:application", "--lifespan", "off", "--no-access-log"]
+    return _start(processes, lambda port: [*arguments, "--port", str(port), "--workers", str(WORKERS)], {})
+
+
+def _start(processes: Processes, arguments: Callable[[int], list[str]], environ: dict[str, str]) -> Server:
     name = connections["default"].settings_dict["NAME"]
     env = {
         "DATABASE_URL": urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl(),
@@ -115,16 +132,7 @@ def start(processes: Processes, *, workers: int = WORKERS, **environ: str) -> Se
         **environ,
     }
     process, port = processes.start_on_port(
-        "web",
-        lambda port: [
-            *(sys.executable, "-m", "gunicorn", "tests.http.rows.wsgi:application", "--preload"),
-            *("--bind", f"127.0.0.1:{port}", "--workers", str(workers), "--threads", str(THREADS)),
-            # the socket would lie in the home directory, one for all servers of a user
-            *("--no-control-socket", "--graceful-timeout", "10", "--timeout", "2"),
-        ],
-        ready=port_is_open,
-        env=env,
-        cwd=Path(settings.BASE_DIR),
-        within=60,
-    )
+        "web", lambda port: [sys.executable, "-m", *arguments(port)], ready=port_is_open, env=env,
+        cwd=Path(settings.BASE_DIR), within=60,
+    )  # fmt: skip
     return Server(process, port)

@@ -22,6 +22,7 @@ from rest_framework.viewsets import ViewSet
 
 from effects.http.decorators import idempotent
 from effects.http.fingerprints import FingerprintFields
+from tests.http.rows import async_views
 from tests.http.rows.declared import Ask, Note, Pay
 from tests.http.rows.does import both_answer, pay_answer, work
 
@@ -216,6 +217,7 @@ OPEN: dict[str, Any] = {"authentication_classes": (), "permission_classes": ()}
 
 urlpatterns = [
     *(path(f"{kind}/", include(views_of(kind))) for kind in KINDS),
+    *(path(f"{kind}/async/", view) for kind, view in async_views.VIEWS.items()),
     path("optional/", api("optional", mode="transactional", required=False)),
     path("optional/opaque/", api("optional.opaque", mode="journaled", required=False)),
     path("patient/transactional/", api("patient.t", wait=timedelta(seconds=15), **KINDS["transactional"])),

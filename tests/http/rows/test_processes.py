@@ -265,6 +265,30 @@ def test_row_40_killed_at_each_point(live: Server, ledger: Ledger, kind: str) ->
         assert soon["wire.sent"].code == "operation_uncertain"
 
 
+#: Between the opening and the first call, with the order at the provider, and before the answer is kept.
+ASYNC_POINTS = {
+    "opaque": ("handler.started", "wire.sent", "answering_a_request.before_commit"),
+    "declared": ("performing_an_effect.after_commit", "wire.sent", "recording_an_outcome.after_commit"),
+}
+
+
+@pytest.mark.parametrize("kind", ASYNC_POINTS)
+def test_row_40_an_async_view_is_killed(live_async: Server, ledger: Ledger, kind: str) -> None:
+    """Behind uvicorn it is the same: in progress for the lease, then answered or in doubt; at most one effect."""
+    url, points = f"/{kind}/async/", ASYNC_POINTS[kind]
+    for point in points:
+        assert live_async.send(url, point, number=point, headers={KILL: point}) is None, point
+        assert live_async.get(url, point, number=point).code == "operation_in_progress", point
+    heal()
+    for point in points:
+        again = live_async.get(url, point, number=point)
+        wanted = (409, "operation_uncertain") if kind == "opaque" else (201, "")
+        assert (again.status, again.code) == wanted, (point, again.content)
+    applied = Counter(entry["key"] for entry in provider.ask("books")["applied"])
+    assert set(applied.values()) == {1}
+    assert ledger.applied() == (2 if kind == "opaque" else 3)
+
+
 @each_kind
 def test_row_40_killed_before_the_claim_and_after_the_answer(live: Server, ledger: Ledger, kind: str) -> None:
     """Before it nothing has happened and the key is free; after it the answer is there for the retry."""
