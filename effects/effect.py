@@ -133,6 +133,13 @@ class Effect(Generic[P]):
         """Return in words why `user` may not propose exactly this; empty if they may. May read rows, writes none."""
         return ""
 
+    def provider_url(self, reference: str, *, tenant: str) -> str:
+        """Return where people see at the provider what a reference names, for the console's link; empty: nowhere.
+
+        Calls nobody. What is no http or https address is not shown.
+        """
+        return ""
+
     def upgrade(self, payload: Any, version: int) -> Any:
         """Return a payload that was recorded under `version` in the present shape."""
         return payload

@@ -7,11 +7,14 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from effects import transitions
+from effects._logs import get_logger
+from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
@@ -30,6 +33,8 @@ __all__ = [
     "decided_before",
     "why_no_vote",
 ]
+
+log = get_logger("effects.admin")
 
 #: Receipts on one page; an order that is in progress for weeks has more, and the list of receipts has them all.
 LONGEST_TIMELINE = 200
@@ -83,6 +88,20 @@ class Case:
     def outcome(self) -> Outcome:
         """What it stands for, as callers get it."""
         return outcome_of(self.row)
+
+    @property
+    def provider_url(self) -> str:
+        """Where people see it at the provider; empty where the effect, or the provider, has no such address."""
+        if not self.row.reference:
+            return ""
+        try:
+            url = get_effect(self.row.operation).provider_url(self.row.reference, tenant=self.row.tenant)
+            return url if urlsplit(url).scheme in ("http", "https") else ""
+        except EffectDefinitionError:
+            return ""
+        except Exception:  # the project's code: a page is shown without its link
+            log.exception("provider_url of %s failed; its page has no link.", self.row.operation)
+            return ""
 
     @property
     def barrier_at(self) -> datetime | None:

@@ -272,6 +272,37 @@ def test_evidence_from_outside_takes_the_payloads_permission(
         assert "seeing it takes the permission" in hidden, address
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://bank.example/p/ch_9?a=1&b=2", True),
+        ("", False),
+        ("javascript:alert(1)", False),
+        (RuntimeError("the project's bug"), False),
+    ],
+)
+def test_page_links_to_the_provider(
+    address: Any, shown: bool, doubtful: Any, browser: Any, ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the effect names an address of its reference; nothing but http, and a page without it where it raises."""
+
+    def provider_url(self: Any, reference: str, *, tenant: str) -> str:
+        if isinstance(address, Exception):
+            raise address
+        assert reference == "ch_9"
+        return str(address)
+
+    monkeypatch.setattr(PayOut, "provider_url", provider_url)
+    ref = doubtful().ref
+    effects.resolve(
+        ref, decision="applied", revision=effects.get(ref).revision, by="olga", reason="r", reference="ch_9"
+    )
+    page = browser(ann).get(page_of(ref)).content.decode()
+    link = 'href="https://bank.example/p/ch_9?a=1&amp;b=2" rel="noopener noreferrer"'
+    assert (link in page) == shown
+    assert "javascript:" not in page
+
+
 def test_our_own_evidence_is_known(transactional_db: Any) -> None:
     """Whatever name a verb of ours writes is never hidden, but for the one that holds the provider's words."""
     everything()

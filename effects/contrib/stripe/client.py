@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from urllib.parse import quote
 
 import stripe
 from django.conf import settings
@@ -10,7 +11,9 @@ from django.conf import settings
 from effects.contrib.stripe.transport import DeadlineTransport
 from effects.failures import Unauthenticated
 
-__all__ = ["get_client"]
+__all__ = ["dashboard_url", "get_client"]
+
+DASHBOARD = "https://dashboard.stripe.com"
 
 
 def get_client() -> stripe.StripeClient:
@@ -26,6 +29,20 @@ def get_client() -> stripe.StripeClient:
     if not key:
         raise Unauthenticated("STRIPE_API_KEY is not set; nothing was sent", code="no_api_key")
     return _client(key, getattr(settings, "STRIPE_API_BASE", "") or stripe.DEFAULT_API_BASE)
+
+
+def dashboard_url(section: str, reference: str) -> str:
+    """Return where the dashboard shows an object; empty where a substitute for Stripe has it.
+
+    Args:
+        section: `payments`, `refunds`, as the dashboard's own addresses name it.
+        reference: the object's id.
+    """
+    base = getattr(settings, "STRIPE_API_BASE", "") or stripe.DEFAULT_API_BASE
+    if base.rstrip("/") != stripe.DEFAULT_API_BASE:
+        return ""
+    mode = "/test" if "_test_" in getattr(settings, "STRIPE_API_KEY", "") else ""
+    return f"{DASHBOARD}{mode}/{section}/{quote(reference, safe='')}"
 
 
 @functools.lru_cache(maxsize=32)

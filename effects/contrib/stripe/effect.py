@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import stripe
 
-from effects.contrib.stripe.client import get_client
+from effects.contrib.stripe.client import dashboard_url, get_client
 from effects.contrib.stripe.proofs import hindrance, proven
 from effects.contrib.stripe.transport import until
 from effects.effect import Effect
@@ -51,12 +51,14 @@ class StripeEffect(Effect[P]):
 
     Attributes:
         max_pages: how many pages of 100 objects a look-up reads before it gives up as inconclusive.
+        dashboard: the section of Stripe's dashboard that shows such an object; empty: none does.
     """
 
     provider: ClassVar[str] = "stripe"
     lookup: ClassVar[Lookup | None] = Eventual(quiet=timedelta(minutes=5))
     deduplicates: ClassVar[Deduplication | None] = Deduplication(lifetime=timedelta(hours=24))
     max_pages: ClassVar[int] = 20
+    dashboard: ClassVar[str] = ""
 
     def client(self, context: Context[P]) -> stripe.StripeClient:  # noqa: ARG002 - a project's may need it
         """Return the client to call; the settings' own account unless a project says otherwise."""
@@ -134,6 +136,10 @@ class StripeEffect(Effect[P]):
             found_ids = [str(found["id"]) for found in ours]
             return Conflict(f"{len(ours)} objects carry one key", ", ".join(found_ids), {"references": found_ids})
         return self._judge(context.payload, ours[0])
+
+    def provider_url(self, reference: str, *, tenant: str) -> str:  # noqa: ARG002 - one account; a project may have more
+        """Return where Stripe's dashboard shows the object."""
+        return dashboard_url(self.dashboard, reference) if self.dashboard else ""
 
     def pages(self, fetch: Callable[[Any], object], filters: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Iterate over a list at Stripe to its end, page by page."""

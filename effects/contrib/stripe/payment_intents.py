@@ -74,6 +74,7 @@ class CreatePaymentIntent(StripeEffect[P]):
     """
 
     payload_type = PaymentIntentPayload
+    dashboard: ClassVar[str] = "payments"
     lookback: ClassVar[timedelta] = timedelta(hours=1)
 
     def parameters(self, context: Context[P]) -> dict[str, Any]:

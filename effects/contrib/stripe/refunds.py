@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import stripe
 from typing_extensions import TypeVar
@@ -63,6 +63,7 @@ class CreateRefund(StripeEffect[P]):
     """
 
     payload_type = RefundPayload
+    dashboard: ClassVar[str] = "refunds"
 
     def parameters(self, context: Context[P]) -> dict[str, Any]:
         """Return the refund in Stripe's words."""
