@@ -1,15 +1,19 @@
-"""How long the machine runs, and the project's own table."""
+"""How long the machine runs, which verbs it took, and the project's own table."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 from django.db import connection
+
+from effects.states import EXECUTION_EDGES, REQUEST_EDGES
 
 hypothesis.settings.register_profile(
     "normal",
@@ -26,13 +30,25 @@ hypothesis.settings.register_profile(
 )  # fmt: skip
 #: The planted mutations are found in the long run, or when they are asked for.
 PLANTED = "planted"
+#: What only a short run is asked for.
+SHORT = "short"
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "normal")
+REACHED = pytest.StashKey[Counter[str]]()
+_SENT = "machine_verbs"
+#: Renewing a lease leaves no receipt.
+VERBS = (set(EXECUTION_EDGES) | set(REQUEST_EDGES)) - {"renew"}
 
 
 @pytest.fixture
 def profile() -> hypothesis.settings:
     """The settings that the environment asks for."""
     return hypothesis.settings.get_profile(PROFILE)
+
+
+@pytest.fixture
+def reached(request: pytest.FixtureRequest) -> Counter[str]:
+    """Verb → how often the machines of this process took it."""
+    return request.config.stash[REACHED]
 
 
 @pytest.fixture
@@ -50,13 +66,53 @@ def journal(transactional_db: Any) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker of the planted mutations."""
+    """Name the markers, and begin to count."""
     config.addinivalue_line("markers", f"{PLANTED}: a broken rule that the machine must find; minutes")
+    config.addinivalue_line("markers", f"{SHORT}: of the short run; the long one demands more")
+    config.stash.setdefault(REACHED, Counter())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the planted mutations to the long run, and to `-m planted`."""
-    if PROFILE != "ci" and PLANTED not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker(PLANTED)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    if PROFILE == "ci":
+        unwanted = SHORT
+    elif PLANTED not in config.option.markexpr:
+        unwanted = PLANTED
+    else:
+        return
+    left_out = [item for item in items if item.get_closest_marker(unwanted)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add what a worker of pytest-xdist counted."""
+    node.config.stash[REACHED].update(getattr(node, "workeroutput", {}).get(_SENT, {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the worker's counts home; fail a long run that never took a verb."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[_SENT] = dict(config.stash[REACHED])
+    elif _is_long(config) and VERBS - set(config.stash[REACHED]) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how often each verb was taken."""
+    if not _is_long(config):
+        return
+    counts = config.stash[REACHED]
+    terminalreporter.section("verbs that the machines took")
+    terminalreporter.line(", ".join(f"{verb} {times}" for verb, times in counts.most_common()))
+    for verb in sorted(VERBS - set(counts)):
+        terminalreporter.line(f"never taken: {verb}")
+
+
+def _is_long(config: pytest.Config) -> bool:
+    """Whether this is the long run of all machines."""
+    asked = [Path(argument).resolve() for argument in config.args]
+    chosen = config.option.keyword or config.option.markexpr or config.option.collectonly
+    return PROFILE == "ci" and Path(__file__).parent in asked and not chosen
