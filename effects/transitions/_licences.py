@@ -195,16 +195,18 @@ def ask(
     changes: dict[str, Any] = {}
     if summary is not None:
         changes = {"summary": summary, "summary_digest": digest_of_summary(summary), **shown(summary)}
-        for name, value in changes.items():
-            setattr(row, name, value)
+    before = {name: getattr(row, name) for name in changes}
+    _set(row, changes)
     if not somebody_can_decide(rule, requester_ids(row), context_for(row, rule)):
+        # nobody is shown the new contents: the row keeps those of its newest approval
+        _set(row, before)
         why = (
             f"it needs a new approval ({reason}), and nobody can give it: {rule.quorum} by {rule.approvers!r} who did "
             "not ask for it"
         )
         advance(
             row, "lapse", end_state(row), reason=ExecutionReason.LAPSED, evidence={"why": why},
-            failure_code=NOBODY_ENTITLED, failure_message=why, **changes,
+            failure_code=NOBODY_ENTITLED, failure_message=why,
         )  # fmt: skip
         return
     approval = request(row, rule)
@@ -212,6 +214,11 @@ def ask(
         row, verb, ExecutionState.AWAITING_APPROVAL, reason=reason, evidence={"digest": approval.digest}, due_at=None,
         **changes,
     )  # fmt: skip
+
+
+def _set(row: Execution, columns: dict[str, Any]) -> None:
+    for name, value in columns.items():
+        setattr(row, name, value)
 
 
 def shown(summary: dict[str, Any]) -> dict[str, Any]:

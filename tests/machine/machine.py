@@ -142,10 +142,13 @@ class EffectsMachine(RuleBasedStateMachine):
     def process(self, event: Event) -> list[Offer]:
         """Go on with a call, a look-up or a handler that was begun."""
         world, offers = self.world, list[Offer]()
+        newest = {row.pk: row.attempts for row in world.rows}
         for sender in world.senders:
             step = world.call if sender.report is None else world.report
             name = f"sender {'calls' if sender.report is None else 'reports'}"
-            offers += [(name, functools.partial(step, sender))] * 4
+            # late news while another attempt is open is what the fence is for, and rare
+            late = sender.permit.number < newest.get(sender.execution, 0)
+            offers += [(name, functools.partial(step, sender))] * (20 if late else 4)
             offers.append(("sender dies", functools.partial(world.senders.remove, sender)))
         for looker in world.lookers:
             go_on = world.read if looker.verdict is None else world.tell
@@ -172,8 +175,9 @@ class EffectsMachine(RuleBasedStateMachine):
         for hint in world.hints:
             offers.append(("message delivered", functools.partial(world.deliver, hint, again=False)))
             offers.append(("message delivered, and once more later", functools.partial(world.deliver, hint)))
+        overtaken = {sender.execution for sender in world.senders}
         for row in self._rows(_S.PENDING, _S.UNCERTAIN, _S.NEEDS_INTERVENTION):
-            offers += [("hold the permit", functools.partial(world.permit, row))] * 3
+            offers += [("hold the permit", functools.partial(world.permit, row))] * (12 if row.pk in overtaken else 3)
         for row in self._rows(_S.UNCERTAIN, _S.ACCEPTED):
             offers += [("hold the claim", functools.partial(world.claim, row, now=event.good))] * 3
         return offers
