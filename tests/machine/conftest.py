@@ -25,14 +25,15 @@ hypothesis.settings.register_profile(
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 hypothesis.settings.register_profile(
-    "ci", hypothesis.settings.get_profile("normal"), max_examples=63, stateful_step_count=60, derandomize=False,
-    print_blob=True,
-)  # fmt: skip
+    "ci", hypothesis.settings.get_profile("normal"), max_examples=63, stateful_step_count=60, print_blob=True
+)
 #: The planted mutations are found in the long run, or when they are asked for.
 PLANTED = "planted"
 #: What only a short run is asked for.
 SHORT = "short"
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "normal")
+#: Every run of one seed draws the same histories, so that a commit is not judged by luck; another one explores others.
+SEED = int(os.environ.get("MACHINE_SEED", "0"))
 REACHED = pytest.StashKey[Counter[str]]()
 _SENT = "machine_verbs"
 #: Renewing a lease leaves no receipt.

@@ -6,6 +6,7 @@
 - pending, awaiting approval, failed, rejected ⇒ not applied, and nothing under way, taken as an order, or permitted to
   a process whose deadline has not passed, that could still apply it; without `may_have_applied` an executing one has
   nothing but its open attempt;
+- an attempt that a process may still start is open, or unknown, and nothing else;
 - approvals: spent before the wire, once (or, covering retries, while all earlier ones are proven absent), by enough
   distinct people who did not ask, on the digest of the bytes that were on the wire and of what was shown then;
 - what undoes another execution never sends, and the reverse;
@@ -143,10 +144,21 @@ class Oracle:
             for rule in (attempts.of_case(case), licences.of_case(case), differences(case.row, case.replay)):
                 for finding in rule:
                     self._demand(False, case.row, f"{finding.code}: {finding.wrong}")
+            self._check_licensed(case)
             spent = [approval for approval in case.approvals if approval.state == ApprovalState.SPENT]
             self._resent[case.row.pk] = sum(approval.purpose == ApprovalPurpose.RESEND for approval in spent)
             for approval in spent:
                 self._check_licence(case, approval)
+
+    def _check_licensed(self, case: cases.Case) -> None:
+        """While a process may still start an attempt, nobody can know what became of it."""
+        licensed = self._licensed(case.row)
+        for attempt in case.attempts:
+            unknown = attempt.outcome in (AttemptOutcome.OPEN, AttemptOutcome.UNKNOWN)
+            self._demand(
+                unknown or attempt.number not in licensed, case.row,
+                f"has attempt {attempt.number} {attempt.outcome}, which a process may still send",
+            )  # fmt: skip
 
     def _check_licence(self, case: cases.Case, approval: Any) -> None:
         """Enough people who did not ask, when it is first seen spent; and then one send, or proven ones."""
