@@ -216,7 +216,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/_rows.py",
-                "    if unsettled and effect.safety_version != row.safety_version:",
+                "    if effect.safety_version != row.safety_version:",
                 "    if False:",
             ),
         ),
