@@ -247,12 +247,19 @@ def test_a_key_derived_from_a_request_that_has_ended_cannot_be_superseded(view: 
         succeed(Execution.objects.get(pk=outcome.ref))
 
 
-def test_a_handler_supersedes_what_an_earlier_request_left(view: None) -> None:
+@pytest.mark.parametrize("by", ["perform", "supersede"])
+def test_a_handler_supersedes_what_an_earlier_request_left(view: None, by: str) -> None:
     """The new request holds the successor."""
     old = declined()
     request = opened("c-2")
+
+    def call() -> effects.Outcome:
+        if by == "supersede":
+            return effects.supersede(old.pk, requested_by="ann", reason="topped up")
+        return effects.perform(Plain, payload=PAYLOAD, key="k1", supersede=old.pk)
+
     with provider_says(Plain, DONE):
-        outcome = handled(request, lambda: effects.perform(Plain, payload=PAYLOAD, key="k1", supersede=old.pk))
+        outcome = handled(request, call)
     link = RequestExecution.objects.get(request=request)
     assert (str(link.execution_id), link.holds) == (outcome.ref, True)
 

@@ -343,6 +343,18 @@ MUTATIONS = (
         (
             Edit(
                 "effects/calls.py",
+                "    return _perform(intent, handle)\n\n\ndef supersede(",
+                "    return _perform(intent, None)\n\n\ndef supersede(",
+            ),
+        ),
+    ),
+    Mutation(
+        "a handler's asking again is not the request's",
+        "§2 execution: a link holds the answer",
+        "tests/core/test_successions.py::test_a_handler_supersedes_what_an_earlier_request_left",
+        (
+            Edit(
+                "effects/calls.py",
                 "    return _perform(intent, handle)\n\n\n#: `perform`",
                 "    return _perform(intent, None)\n\n\n#: `perform`",
             ),
