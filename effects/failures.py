@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
 from effects.states import ExecutionReason
-from effects.types import Applied, Item, Partial, SendResult, Submitted
+from effects.types import Applied, Item, Partial, SendResult, Submitted, readable_instant
 
 __all__ = [
     "Declined",
@@ -170,9 +170,7 @@ def read_answer(answer: object) -> SendResult | FailureClass:
     if isinstance(answer, Applied):
         return answer
     if isinstance(answer, Submitted):
-        when = answer.expect_by
-        readable = when is None or (isinstance(when, datetime) and when.utcoffset() is not None)
-        return answer if readable else replace(answer, expect_by=None)
+        return replace(answer, expect_by=readable_instant(answer.expect_by))
     if isinstance(answer, Partial):
         return _read_items(answer)
     return classify(TypeError(f"send() returned {type(answer).__name__}, not Applied, Partial or Submitted"))

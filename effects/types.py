@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
@@ -37,6 +37,8 @@ __all__ = [
     "Submitted",
     "Summary",
     "monotonic",
+    "readable_instant",
+    "within_calendar",
 ]
 
 P = TypeVar("P")
@@ -48,6 +50,33 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def monotonic() -> float:
     """Return seconds on a clock that no one sets, suspended time included where the platform counts it."""
     return time.clock_gettime(_CLOCK)
+
+
+#: No duration is longer, so that an instant that one is added to stays within the calendar.
+LONGEST = timedelta(days=36_525)
+
+
+def within_calendar(duration: timedelta) -> timedelta:
+    """Return a duration of the project's, cut to 100 years either way."""
+    return max(min(duration, LONGEST), -LONGEST)
+
+
+def readable_instant(when: object) -> datetime | None:
+    """Return an instant that a provider or the project's code named; None if it has no time zone or lies nowhere near.
+
+    PostgreSQL keeps instants that Python cannot read back.
+    """
+    try:
+        instant = when.astimezone(timezone.utc) if isinstance(when, datetime) and when.utcoffset() is not None else None
+    except Exception:  # noqa: BLE001 - beyond the calendar, or a time zone of foreign code
+        return None
+    return instant if instant is not None and 1900 <= instant.year < 9000 else None
+
+
+def _check_duration(what: str, duration: object, least: timedelta = timedelta(0)) -> None:
+    if not isinstance(duration, timedelta) or not least <= duration <= LONGEST:
+        more = "zero" if not least else "more than zero"
+        raise ValueError(f"{what} takes a timedelta from {more} to 100 years, not {duration!r}")
 
 
 class Risk(Word):
@@ -71,8 +100,7 @@ class Lookup:
     quiet: timedelta
 
     def __post_init__(self) -> None:
-        if not isinstance(self.quiet, timedelta) or self.quiet < timedelta(0):
-            raise ValueError(f"{type(self).__name__}(quiet=…) takes a timedelta of zero or more, not {self.quiet!r}")
+        _check_duration(f"{type(self).__name__}(quiet=…)", self.quiet)
 
 
 @dataclass(frozen=True)
@@ -95,6 +123,9 @@ class Deduplication:
 
     lifetime: timedelta
 
+    def __post_init__(self) -> None:
+        _check_duration("Deduplication(lifetime=…)", self.lifetime, timedelta.resolution)
+
 
 @dataclass(frozen=True)
 class Retry:
@@ -111,6 +142,8 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError("Retry(attempts=…) is at least 1: the first send counts")
+        _check_duration("Retry(first=…)", self.first)
+        _check_duration("Retry(ceiling=…)", self.ceiling)
 
 
 @dataclass(frozen=True)
@@ -126,7 +159,8 @@ class Actor:
         if who is None or isinstance(who, Actor):
             return who
         if isinstance(who, str):
-            return cls(who, who)
+            # an empty header or setting names nobody
+            return cls(who, who) if who.strip() else None
         if getattr(who, "is_anonymous", False) or getattr(who, "pk", None) is None:
             return None
         return cls(f"user:{who.pk}", str(who.get_username()) if hasattr(who, "get_username") else str(who))
@@ -175,10 +209,10 @@ class ApprovalRule:
             raise ValueError(f"ApprovalRule(approvers=…) is a text of at most {MAX_APPROVERS} characters")
         if self.quorum < 1:
             raise ValueError("ApprovalRule(quorum=…) is at least 1")
-        if self.decide_within <= timedelta(0) or self.use_within <= timedelta(0):
-            raise ValueError("ApprovalRule: decide_within and use_within are longer than zero")
-        if self.not_before is not None and self.not_before.tzinfo is None:
-            raise ValueError("ApprovalRule(not_before=…) needs a time zone")
+        _check_duration("ApprovalRule(decide_within=…)", self.decide_within, timedelta.resolution)
+        _check_duration("ApprovalRule(use_within=…)", self.use_within, timedelta.resolution)
+        if self.not_before is not None and readable_instant(self.not_before) is None:
+            raise ValueError("ApprovalRule(not_before=…) needs a time zone, and lies before the year 9000")
 
     @property
     def terms(self) -> tuple[str, ...]:

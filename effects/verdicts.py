@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "ProvenFailed",
     "Unreachable",
     "Verdict",
+    "read_verdict",
 ]
 
 
@@ -83,3 +84,22 @@ class Conflict:
 
 
 Verdict = Found | Absent | ProvenFailed | InProgress | Inconclusive | Unreachable | Conflict
+
+
+def read_verdict(answer: object) -> Verdict:
+    """Return what `verify` returned where it can be recorded; what cannot be read is a person's."""
+    if not isinstance(answer, Verdict):
+        return Conflict(f"verify() returned {type(answer).__name__}, which is no verdict")
+    # a mapping of foreign make is copied, anything else is kept as it is
+    proof = dict(answer.proof) if isinstance(answer.proof, Mapping) else {"proof": answer.proof}
+    verdict = replace(answer, proof=proof)
+    if not isinstance(verdict, Found):
+        return verdict
+    items = verdict.items or ()
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, Item) for item in items):
+        return Conflict("verify() returned Found with items that are no Item", str(verdict.reference or ""), proof)
+    if items and not any(item.applied for item in items):
+        # as an answer to the send itself: all was refused, so nothing happened
+        first = next((item for item in items if item.code or item.message), items[0])
+        return ProvenFailed(first.code or "no_item_applied", first.message, verdict.reference, proof)
+    return replace(verdict, items=tuple(items))

@@ -25,10 +25,12 @@ from effects.types import Applied, Item, Partial, SendResult, Submitted
 
 __all__ = [
     "EXPECT_WITHIN",
+    "UNDONE",
     "NotSentInTime",
     "Report",
     "complete_row",
     "expire_lease",
+    "is_undone",
     "record_outcome",
     "references_on_file",
     "retry_delay",
@@ -36,6 +38,7 @@ __all__ = [
 
 #: How long a submitted order may take where the effect does not say.
 EXPECT_WITHIN = timedelta(days=7)
+UNDONE = "it happened, and was undone at the provider"
 _S, _R = ExecutionState, ExecutionReason
 
 
@@ -161,12 +164,19 @@ def references_on_file(row: Execution) -> set[str]:
     return {str(reference) for reference in held if reference}
 
 
+def is_undone(row: Execution) -> bool:
+    """Return whether evidence is on file that it was undone at the provider: that it happened is not all, then."""
+    return bool((row.applied_evidence or {}).get("undone"))
+
+
 def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
     _end_attempt(row, attempt, AttemptOutcome.APPLIED, reference=report.reference)
     reference = canonical.clean_reference(report.reference)
-    if row.applied_evidence is not None and not references_on_file(row) <= {reference}:
-        # while it was under way an earlier attempt was proven to have applied, as something else
-        evidence = {"why": "two references for one execution", "reference": reference, "on_file": row.applied_evidence}
+    second = row.applied_evidence is not None and not references_on_file(row) <= {reference}
+    if second or is_undone(row):
+        # while it was under way an earlier attempt was proven to have applied, as something else, or it was undone
+        why = "two references for one execution" if second else UNDONE
+        evidence = {"why": why, "reference": reference, "on_file": row.applied_evidence}
         _into_doubt(row, "doubt", _R.CONFLICT, evidence)
         advance(row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None)
         return
@@ -189,7 +199,9 @@ def complete_row(
     reference = canonical.clean_reference(report.reference)
     advance(
         row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
-        evidence={**evidence, "reference": reference}, may_have_applied=True, open_attempts=0, lease_expires_at=None,
+        # first, since a long proof is cut
+        evidence={"reference": reference} | evidence | {"reference": reference}, may_have_applied=True,
+        open_attempts=0, lease_expires_at=None,
         output=output_text(report.output), output_version=_output_version(row), reference=reference or row.reference,
         items=items, exposed_until=row.exposed_until,
         applied_evidence=row.applied_evidence, expect_by=None, failure_code="", failure_message="", **options,

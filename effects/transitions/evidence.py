@@ -14,13 +14,15 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._rows import advance
-from effects.transitions.attempts import Report, complete_row, references_on_file
+from effects.transitions.attempts import Report, complete_row, is_undone, references_on_file
 from effects.types import Applied, Partial, Submitted
 
 __all__ = ["late_outcome", "observe", "observe_row"]
 
 _S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
+#: What a person has to weigh, so that a late reply does not settle it over their head.
+_DISPUTED = (_R.CONFLICT, _R.CONTRADICTED)
 _TWO = "two references for one execution"
 
 
@@ -60,11 +62,13 @@ def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], und
     """
     with commits("recording evidence"):
         row = lock_execution(execution_id)
+        if undone:
+            evidence = {**evidence, "undone": True}
         if undone and row.state in _HAPPENED:
             on_file = _on_file(reference, evidence)
             _contradict(row, {**on_file, "why": f"{row.state}, and undone at the provider"}, on_file)
         else:
-            observe_row(row, reference=reference, evidence={**evidence, "undone": True} if undone else evidence)
+            observe_row(row, reference=reference, evidence=evidence)
         return snapshot(row)
 
 
@@ -96,8 +100,8 @@ def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> 
     reference = canonical.clean_reference(report.reference)
     evidence = {"late": type(report).__name__, "attempt": known.number, "reference": reference}
     row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.APPLIED), reference=reference)
-    settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason != _R.CONFLICT
-    if settles and references_on_file(row) <= {reference}:
+    settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason not in _DISPUTED
+    if settles and references_on_file(row) <= {reference} and not is_undone(row):
         complete_row(row, "confirm", _R.LATE_REPLY, report, evidence)
     else:
         observe_row(row, reference=reference, evidence=evidence)
@@ -123,7 +127,12 @@ def _on_file(reference: str, evidence: dict[str, Any]) -> dict[str, Any]:
 
 
 def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool, due_at: datetime | None) -> None:
-    """Put proof on file beside an unsettled row; a second reference beside the first, never over it."""
+    """Put proof on file beside an unsettled row; a second reference beside the first, never over it.
+
+    That it was undone stays on file.
+    """
+    if is_undone(row):
+        on_file = {**on_file, "undone": True}
     if second:
         kept = {**(row.applied_evidence or on_file), "other_reference": on_file["reference"]}
         reason = _R.CONFLICT if row.state == _S.NEEDS_INTERVENTION else None

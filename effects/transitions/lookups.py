@@ -14,9 +14,9 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._rows import advance, effect_of, grace
-from effects.transitions.attempts import EXPECT_WITHIN, complete_row, references_on_file
+from effects.transitions.attempts import EXPECT_WITHIN, UNDONE, complete_row, is_undone, references_on_file
 from effects.transitions.evidence import observe_row
-from effects.types import Applied, InDoubt, Partial
+from effects.types import Applied, InDoubt, Partial, readable_instant
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
 
 __all__ = ["LOOKUP_BUDGET", "Claim", "apply_verdict", "claim", "escalate_unplanned"]
@@ -112,6 +112,9 @@ def _confirm(row: Execution, found: Found) -> None:
     reference = canonical.clean_reference(found.reference)
     if _is_second_reference(row, reference):
         return
+    if is_undone(row):
+        _escalate(row, _R.CONFLICT, {"why": UNDONE, "reference": reference, "on_file": row.applied_evidence})
+        return
     report = (
         Partial(items=found.items, output=found.output, reference=reference)
         if found.items
@@ -133,8 +136,9 @@ def _acknowledge(row: Execution, verdict: InProgress) -> None:
     reference = canonical.clean_reference(verdict.reference)
     if _is_second_reference(row, reference):
         return
-    said = verdict.expect_by if verdict.expect_by is not None and verdict.expect_by.tzinfo is not None else None
-    expect_by = said or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
+    expect_by = (
+        readable_instant(verdict.expect_by) or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
+    )
     evidence = {**verdict.proof, "reference": reference, "expect_by": str(expect_by)}
     if expect_by <= row.locked_at:
         _escalate(row, _R.OVERDUE, evidence)
@@ -148,7 +152,8 @@ def _acknowledge(row: Execution, verdict: InProgress) -> None:
 
 def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
     """Believe that it did not happen, if that can be evidence: claimed after the barrier, no proof against it."""
-    proof = {"verdict": type(verdict).__name__, **verdict.proof}
+    name = type(verdict).__name__
+    proof = {"verdict": name} | verdict.proof | {"verdict": name}
     believed_from = barrier(row)
     if believed_from is None or row.claimed_at is None or row.claimed_at <= believed_from:
         # an index that lags may miss what is there: before the barrier not even a conflict can be told
@@ -157,13 +162,20 @@ def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
         )
     elif row.applied_evidence is not None:
         _escalate(row, _R.CONFLICT, {**proof, "why": "proof of success is on file", "on_file": row.applied_evidence})
-    elif row.state == _S.ACCEPTED and not row.contract["authoritative"]:
+    elif _was_accepted(row) and not row.contract["authoritative"]:
         _escalate(row, _R.CONFLICT, {**proof, "why": "the provider had accepted it"})
     else:
         row.attempt_rows.filter(outcome__in=values({AttemptOutcome.UNKNOWN, AttemptOutcome.SUBMITTED})).update(
             outcome=str(AttemptOutcome.NOT_APPLIED)
         )
         _disproved(row, verdict, proof)
+
+
+def _was_accepted(row: Execution) -> bool:
+    """Return whether the provider took the order at some time, whatever the state was called since."""
+    if row.state == _S.ACCEPTED or row.expect_by is not None:
+        return True
+    return row.attempt_rows.filter(outcome=str(AttemptOutcome.SUBMITTED)).exists()
 
 
 def _disproved(row: Execution, verdict: Absent | ProvenFailed, proof: dict[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from datetime import timezone as tz
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from effects.testing import provider_says, run_due, time_passes
 from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
 from tests.core.declared import Charge, Cheap, Deduplicated, Order, Plain
 from tests.core.people import PAYLOAD
+from tests.core.racing import OnSend
 
 pytestmark = pytest.mark.django_db
 QUIET = timedelta(minutes=6)
@@ -94,6 +96,26 @@ def test_absent_after_acceptance_is_a_conflict_of_a_lagging_look_up() -> None:
     assert (row.state, row.reason, row.may_have_applied) == ("needs_intervention", "conflict", True)
 
 
+@pytest.mark.parametrize("start", [in_doubt, accepted])
+def test_what_was_accepted_once_stays_so_for_a_lagging_look_up(start: Any) -> None:
+    """In progress, in conflict, reopened by a person: "absent" is a conflict again, and nothing is sent anew."""
+    row = look(start(), effects.InProgress("ch_1"))
+    time_passes(QUIET)
+    row = look(row, effects.Absent())
+    operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
+    row = look(row, effects.Absent())
+    assert (row.state, row.reason, row.may_have_applied) == ("needs_intervention", "conflict", True)
+
+
+def test_a_late_word_that_the_order_was_taken_counts_as_acceptance() -> None:
+    """The attempt was given up, and the provider has its order: a lagging index proves nothing against that."""
+    row = in_doubt()
+    time_passes(QUIET)
+    transitions.late_outcome(row.pk, attempt=Attempt.objects.get().pk, report=effects.Submitted("ch_1"))
+    row = look(row, effects.Absent())
+    assert (row.state, row.reason) == ("needs_intervention", "conflict")
+
+
 def test_absent_after_acceptance_is_believed_of_an_authoritative_look_up() -> None:
     """It reads what the provider itself acts on; the reference of what does not exist is dropped."""
     row = accepted(Order)
@@ -113,6 +135,51 @@ def test_proven_failed_fails(effect: Any, start: Any) -> None:
     row = look(row, effects.ProvenFailed("card_declined", "No funds"))
     assert (row.state, row.reason, row.failure_code) == ("failed", "proven_failed", "card_declined")
     assert not row.may_have_applied
+
+
+FAR = datetime.max.replace(tzinfo=tz(-timedelta(hours=12)))
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "soon", datetime(2030, 1, 1), FAR, datetime.min.replace(tzinfo=tz(timedelta(1) / 2))]
+)
+def test_an_instant_that_cannot_be_kept_is_as_good_as_none(odd: Any) -> None:
+    """PostgreSQL would keep some that Python cannot read back, and nobody could read the row any more."""
+    row = accepted(expect_by=odd)
+    assert again(row).expect_by - row.created_at > timedelta(days=6)
+    row = look(row, effects.InProgress("ch_1", expect_by=odd))
+    assert (row.state, row.trouble) == ("accepted", "")
+
+
+@pytest.mark.parametrize("proof", [None, [1], "text", {1: 2.5}])
+@pytest.mark.parametrize(
+    "kind", ["Found", "Absent", "ProvenFailed", "InProgress", "Inconclusive", "Unreachable", "Conflict"]
+)
+def test_an_odd_proof_is_kept_as_it_is(kind: str, proof: Any) -> None:
+    """What a verdict says is recorded whatever its proof is made of."""
+    words = {"Found": ("ch_1",), "ProvenFailed": ("declined",), "Conflict": ("odd",)}.get(kind, ())
+    row = in_doubt()
+    time_passes(QUIET)
+    row = look(row, getattr(effects, kind)(*words, proof=proof))
+    assert row.trouble == ""
+    assert Receipt.objects.filter(execution=row).last().event != "claim"
+
+
+@pytest.mark.parametrize("items", [5, ["a"], "ab"])
+def test_items_that_are_none_are_a_persons(items: Any) -> None:
+    """Something was found, and what of it applied cannot be read."""
+    row = look(in_doubt(), effects.Found("ch_1", items=items))
+    assert (row.state, row.reason) == ("needs_intervention", "conflict")
+
+
+def test_found_with_items_none_of_which_applied_did_not_happen() -> None:
+    """The same as when the answer to the send itself says so; and before the barrier it is not believed either."""
+    found = effects.Found("b_1", items=[effects.Item("a", applied=False, code="closed")])
+    row = look(in_doubt(), found)
+    assert row.state == "uncertain"
+    time_passes(QUIET)
+    row = look(row, found)
+    assert (row.state, row.reason, row.failure_code) == ("failed", "proven_failed", "closed")
 
 
 @pytest.mark.parametrize("start", [in_doubt, accepted])
@@ -749,3 +816,55 @@ def test_what_has_no_look_up_is_not_reopened() -> None:
     run_due()
     with pytest.raises(exceptions.WrongStateError, match="no look-up"):
         effects.reopen(row.pk, revision=again(row).revision, by="olga", reason="r")
+
+
+def test_an_endless_precondition_of_a_repetition_reaches_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "Later" for ever is bounded in doubt as well."""
+    monkeypatch.setattr("effects.transitions.executions.MOST_POSTPONED", 3)
+    row = in_doubt(Deduplicated)
+    monkeypatch.setattr(Deduplicated, "precondition", lambda self, context: effects.Later(timedelta(seconds=1)))
+    states = []
+    for _ in range(4):
+        time_passes(timedelta(seconds=2))
+        states.append(str(runner.look_up(row.pk).state))
+    assert states == ["uncertain"] * 3 + ["needs_intervention"]
+
+
+# -- undone at the provider ----------------------------------------------------------------------------------------
+
+
+def test_what_was_undone_before_it_is_found_is_a_persons() -> None:
+    """A bank returned it while we did not know of it: that the charge is there is not all."""
+    row = in_doubt()
+    operators.observe(row.pk, reference="ch_1", evidence={"why": "returned"}, undone=True)
+    operators.observe(row.pk, reference="ch_1", evidence={"why": "a second webhook"})
+    row = look(row, effects.Found("ch_1"))
+    assert (row.state, row.reason) == ("needs_intervention", "conflict")
+
+
+def test_what_was_undone_while_it_was_sent_is_a_persons() -> None:
+    """The webhook of the return overtakes the answer."""
+
+    def returned() -> None:
+        operators.observe(Execution.objects.get().pk, reference="ch_1", evidence={}, undone=True)
+
+    with provider_says(Charge, effects.Applied(reference="ch_1")) as said:
+        said.sends = OnSend(returned)
+        outcome = effects.perform(Charge, payload=PAYLOAD, key="k1")
+    row = Execution.objects.get(pk=outcome.ref)
+    assert (row.state, row.reason) == ("needs_intervention", "conflict")
+    assert Attempt.objects.get().outcome == "applied"
+
+
+def test_a_late_reply_does_not_settle_what_was_undone_since() -> None:
+    """A person weighs it; the reply is kept, and a look-up after a reopening does not complete it either."""
+    row = look(in_doubt(), effects.Found("ch_1"))
+    operators.observe(row.pk, reference="ch_1", evidence={}, undone=True)
+    transitions.late_outcome(row.pk, attempt=Attempt.objects.get().pk, report=effects.Applied(reference="ch_1"))
+    row = again(row)
+    assert (row.state, row.reason) == ("needs_intervention", "contradicted")
+    operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
+    assert look(row, effects.Found("ch_1")).state == "needs_intervention"
+    row = again(row)
+    operators.resolve(row.pk, decision="undone", revision=row.revision, by="ann", reason="the bank's letter")
+    assert again(row).reason == "undone"

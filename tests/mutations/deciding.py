@@ -171,7 +171,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/lookups.py",
-                '    elif row.state == _S.ACCEPTED and not row.contract["authoritative"]:',
+                '    elif _was_accepted(row) and not row.contract["authoritative"]:',
                 "    elif False:",
             ),
         ),
