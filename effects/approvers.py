@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
+from effects.cleaning import clean_error
 from effects.exceptions import EffectDefinitionError
 from effects.types import CALL, GROUP, Actor, ApprovalRule, Context
 
@@ -156,7 +157,7 @@ def _named_by(term: str, context: Context[Any]) -> Iterable[Any]:
     except Error:
         raise  # the database's: the transaction is over, and its caller says so
     except Exception as error:
-        raise EffectDefinitionError(f"approvers={term!r}: {path} raised {type(error).__name__}: {error}") from error
+        raise EffectDefinitionError(f"approvers={term!r}: {path} raised {clean_error(error)}") from error
     if not isinstance(named, (QuerySet, list, tuple, set, frozenset)):
         raise EffectDefinitionError(
             f"approvers={term!r}: {path} returned {type(named).__name__}, not a queryset or list of users"

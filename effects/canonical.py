@@ -17,13 +17,14 @@ from enum import Enum
 from typing import Any, NoReturn
 from uuid import UUID
 
-from effects.cleaning import SURROGATE, clean_json, clean_reference, clean_text
+from effects.cleaning import SURROGATE, clean_error, clean_json, clean_reference, clean_text
 from effects.exceptions import PayloadError
 from effects.hydration import hydrate
 from effects.secrets import MASK, RESERVED, Secret
 
 __all__ = [
     "Marker",
+    "clean_error",
     "clean_json",
     "clean_reference",
     "clean_text",

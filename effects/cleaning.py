@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-__all__ = ["ELLIPSIS", "SURROGATE", "Redactor", "clean_json", "clean_reference", "clean_text", "use_redactor"]
+__all__ = [
+    "ELLIPSIS",
+    "SURROGATE",
+    "Redactor",
+    "clean_error",
+    "clean_json",
+    "clean_reference",
+    "clean_text",
+    "use_redactor",
+]
 
 ELLIPSIS = "…"
 """Mark at the end of a text, list or object that was cut."""
@@ -48,9 +57,9 @@ def use_redactor(redactor: Redactor) -> None:
 def clean_reference(reference: object) -> str:
     """Make a provider's id storable, in at most 255 characters; like `clean_text`, but digits stay what they are.
 
-    One numeric id in ten passes for a card number, and a masked id finds nothing at the provider.
+    One numeric id in ten passes for a card number, and a masked id finds nothing at the provider. None is no id.
     """
-    return _clean(reference, _LONGEST_REFERENCE, "reference")
+    return "" if reference is None else _clean(reference, _LONGEST_REFERENCE, "reference")
 
 
 def clean_text(text: object, limit: int = 2000) -> str:
@@ -90,6 +99,18 @@ def _clean(text: object, limit: int, place: str) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS
+
+
+def clean_error(error: BaseException, limit: int = 2000) -> str:
+    """Make storable text of what foreign code raised, `ValueError: no such card`; like `clean_text`.
+
+    Never raises an `Exception`, even where the error cannot be printed.
+    """
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
+        said = "<unprintable>"
+    return clean_text(f"{type(error).__name__}: {said}", limit)
 
 
 def clean_json(value: object, limit: int = 16_384) -> Any:

@@ -19,7 +19,7 @@ from effects._current import without_request
 from effects._faults import reach
 from effects._logs import get_logger
 from effects._sql import is_read
-from effects.conf import settings
+from effects.conf import is_set, settings
 from effects.effect import Effect
 from effects.exceptions import JournalBesideError, MarkedForRollbackError, OutcomeError, OutputUnavailableError
 from effects.models import Execution
@@ -34,6 +34,7 @@ log = get_logger("effects.settlement")
 
 #: record, refuse, contradict, resolve.
 FEWEST_TO_SETTLE_TWICE = 4
+_SWALLOWED = "TENANT_CONTEXT swallowed what {what} raised; let it go on"
 
 
 def in_tenant(tenant: str) -> AbstractContextManager[Any]:
@@ -53,17 +54,19 @@ def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | No
     """
     if not effect.has_hook:
         return None
+    done = False
     try:
-        with in_tenant(row.tenant), without_request(), _savepoint():
+        with _undoable(row.tenant):
             payload = effect.load(row.payload, row.payload_version)
             previous = previous or _earlier_outcome(row)
             reach("hook.before")
             effect.settled(context_of(row, payload, previous=previous), outcome_of(row))
             reach("hook.after")
+            done = True
     except Exception as error:  # any error of the project's code: recorded, shown, tried again
         log.exception("The settled hook of %s %s failed; it stays due.", row.operation, row.pk)
-        return canonical.clean_text(f"{type(error).__name__}: {error}")
-    return None
+        return canonical.clean_error(error)
+    return None if done else _SWALLOWED.format(what="settled()")
 
 
 def _earlier_outcome(row: Execution) -> Outcome | None:
@@ -100,11 +103,11 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
         view = find_operation(operation)
         if view is None or view.answer is None:
             return None
-        with in_tenant(tenant), without_request(), _only_reading(operation), _savepoint():
+        built: Any = _SWALLOWED.format(what="answer=")
+        with _only_reading(operation), _undoable(tenant):
             built = view.answer(outcomes)
             if not isinstance(built, (StoredAnswer, NotFinished)):
                 raise TypeError(f"answer= returned {type(built).__name__}, no answer")
-            return built
     except OutcomeError as error:
         unreadable = isinstance(error, OutputUnavailableError) and error.why == "unreadable"
         if error.outcome.settled and not unreadable:
@@ -112,7 +115,8 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
         return canonical.clean_text(str(error))
     except Exception as error:  # as above
         log.exception("answer= of %s failed; the request stays due.", operation)
-        return canonical.clean_text(f"{type(error).__name__}: {error}")
+        return canonical.clean_error(error)
+    return built
 
 
 @contextmanager
@@ -131,6 +135,18 @@ def _only_reading(operation: str) -> Iterator[None]:
         return execute(sql, params, many, context)
 
     with connections[DEFAULT_DB_ALIAS].execute_wrapper(refuse):
+        yield
+
+
+@contextmanager
+def _undoable(tenant: str) -> Iterator[None]:
+    """Run the project's code for a tenant; its rows stand if all of it went well, `TENANT_CONTEXT` included.
+
+    The inner savepoint lets that context leave by statements of its own; the outer one keeps the transaction alive
+    where those fail.
+    """
+    around = _savepoint() if is_set("TENANT_CONTEXT") else nullcontext()
+    with around, in_tenant(tenant), without_request(), _savepoint():
         yield
 
 

@@ -92,7 +92,7 @@ def _output_of(row: Execution) -> Any:
     try:
         return canonical.load(row.output) if effect is None else effect.load_output(row.output, row.output_version)
     except Exception as error:  # noqa: BLE001 - `upgrade_output` and the output's class are the project's code
-        why = canonical.clean_text(f"{type(error).__name__}: {error}", 300)
+        why = canonical.clean_error(error, 300)
         log.warning(
             "The output of %s %s, version %s, cannot be read: %s", row.operation, row.pk, row.output_version, why
         )

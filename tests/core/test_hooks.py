@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -340,3 +340,73 @@ def test_two_workers_run_a_due_hook_once(hook: Any) -> None:
     results = together(*[lambda: transitions.run_hook(row.pk)] * 2)
     assert len(count) == 1
     assert [result.hook_due_at for result in results] == [None, None]
+
+
+class Unprintable(Exception):  # noqa: N818 - as foreign code names them
+    """Raises when it is printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_a_hook_whose_error_cannot_be_printed_loses_no_outcome(hook: Any) -> None:
+    """The outcome is committed all the same."""
+
+    def then(context: Any, outcome: effects.Outcome) -> None:
+        raise Unprintable
+
+    hook(then)
+    row = perform(effects.Applied())
+    assert (row.state, row.hook_error) == ("completed", "Unprintable: <unprintable>")
+
+
+def test_a_look_up_whose_error_cannot_be_printed_is_inconclusive() -> None:
+    """As one that can."""
+    row = perform(TimeoutError(), look_up=Unprintable())
+    assert (row.state, row.trouble) == ("uncertain", "")
+
+
+@contextlib.contextmanager
+def cannot_enter(tenant: str) -> Iterator[None]:
+    """The tenant's rows are gone."""
+    connection.cursor().execute("SELECT 1 FROM no_such_table")
+    yield
+
+
+@contextlib.contextmanager
+def cannot_leave(tenant: str) -> Iterator[None]:
+    """The way back fails."""
+    yield
+    connection.cursor().execute("SELECT 1 FROM no_such_table")
+
+
+@contextlib.contextmanager
+def swallows(tenant: str) -> Iterator[None]:
+    """A careless context."""
+    with contextlib.suppress(ZeroDivisionError):
+        yield
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("context", [cannot_enter, cannot_leave])
+def test_a_broken_tenant_context_loses_no_outcome_and_doubles_no_row(
+    told: list[str], settings: Any, context: Any
+) -> None:
+    """The hook's rows are undone with it, and written once when it is mended."""
+    settings.EFFECTS = {"TENANT_CONTEXT": context}
+    row = perform(effects.Applied())
+    assert (row.state, row.hook_due_at is not None) == ("completed", True)
+    assert not get_user_model().objects.filter(username=f"row-{row.key}").exists()
+    settings.EFFECTS = {}
+    time_passes(timedelta(minutes=1))
+    run_due()
+    assert get_user_model().objects.filter(username=f"row-{row.key}").count() == 1
+
+
+def test_a_tenant_context_that_swallows_errors_does_not_pass_for_a_hook_that_ran(hook: Any, settings: Any) -> None:
+    """The row would be missing, and nobody would know."""
+    settings.EFFECTS = {"TENANT_CONTEXT": swallows}
+    hook(lambda context, outcome: 1 / 0)
+    row = perform(effects.Applied())
+    assert row.hook_due_at is not None
+    assert "swallowed" in row.hook_error
