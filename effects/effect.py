@@ -11,6 +11,7 @@ from effects import canonical
 from effects.exceptions import EffectDefinitionError, PayloadUnreadableError
 from effects.outcomes import Outcome
 from effects.types import (
+    LONGEST,
     ApprovalRule,
     Authoritative,
     Context,
@@ -183,18 +184,27 @@ class Effect(Generic[P]):
         """
         if not text:
             raise PayloadUnreadableError(f"The payload of this {self.operation} was dropped by retention.")
+        if version > self.payload_version:
+            # a deploy was taken back: what newer code meant by it, this code can only guess
+            raise PayloadUnreadableError(
+                f"The payload of this {self.operation} was recorded by newer code, under payload_version {version}; "
+                f"this code reads {self.payload_version}. Run the newer code until it is settled."
+            )
         try:
             data = canonical.load(text)
             return self.read(data if version == self.payload_version else self.upgrade(data, version))
         except Exception as error:  # `upgrade` is the project's code
             raise PayloadUnreadableError(
                 f"The payload of this {self.operation}, recorded under payload_version {version}, cannot be read "
-                f"under {self.payload_version}: {_said(error)}. Mend upgrade() or the payload's class."
+                f"under {self.payload_version}: {canonical.clean_error(error, 300)}. Mend upgrade() or the payload's "
+                "class."
             ) from error
 
     def load_output(self, text: str, version: int) -> Any:
         """Return a stored output as `output_type`, upgraded from `version`; raises what the project's code raises."""
         output = canonical.load(text)
+        if version > self.output_version:
+            raise ValueError(f"newer code stored it, this code reads output_version {self.output_version}")
         if version != self.output_version:
             output = self.upgrade_output(output, version)
         if self.output_type is None or output is None or isinstance(output, self.output_type):
@@ -291,10 +301,6 @@ def get_effect(operation: str | type[Effect[Any]]) -> Effect[Any]:
     return effect
 
 
-def _said(error: Exception) -> str:
-    return canonical.clean_text(f"{type(error).__name__}: {error}", 300)
-
-
 def _path(cls: type[Any]) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
@@ -308,7 +314,7 @@ def _check(cls: type[Effect[Any]]) -> None:
     need(bool(cls.operation), "name it: operation = 'payments.refund'")
     need(bool(cls.provider), "say who is called: provider = 'stripe/acct_main'")
     need(cls.send is not Effect.send, "define send(self, context, permit)")
-    need(cls.request_timeout > timedelta(0), "request_timeout is longer than zero")
+    need(timedelta(0) < cls.request_timeout <= LONGEST, "request_timeout is longer than zero, and at most 100 years")
     verifies = cls.verify is not Effect.verify
     need(
         verifies or cls.lookup is None,

@@ -17,7 +17,7 @@ from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._locks import ClockTimestamp
 from effects._logs import get_logger
-from effects.canonical import clean_text
+from effects.canonical import clean_error
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import (
@@ -47,7 +47,7 @@ from effects.types import (
     Refuse,
     monotonic,
 )
-from effects.verdicts import Conflict, Inconclusive, Unreachable, Verdict
+from effects.verdicts import Inconclusive, Unreachable, Verdict, read_verdict
 
 __all__ = [
     "License",
@@ -141,16 +141,16 @@ def _noting_trouble(execution_id: UUID, work: Callable[[], T]) -> T:
     except (JournalUnavailableError, OperationalError, InterfaceError):
         raise  # nothing can be kept, and the row is not to blame
     except Exception as error:
-        if is_interrupt(error) or isinstance(error, ExecutionNotFoundError):
-            raise  # the process is being ended, and what was sent is recorded; or there is nothing to keep it on
+        if isinstance(error, ExecutionNotFoundError):
+            raise  # there is nothing to keep it on
         try:
             transitions.note_trouble(execution_id, error)
         except (EffectsError, DatabaseError):
             log.exception("The trouble with execution %s could not be kept.", execution_id)
-        if isinstance(error, EffectsError) or not is_redacting():
+        if isinstance(error, EffectsError) or is_interrupt(error) or not is_redacting():
             raise
         log.exception("Working on execution %s raised.", execution_id)
-        said = clean_text(f"{type(error).__name__}: {error}")
+        said = clean_error(error)
     # raised outside of the handler, so that the error itself does not come along as its context
     raise TroubleError(f"Working on execution {execution_id} raised {said}")
 
@@ -226,7 +226,8 @@ def license_row(row: Execution, handle: RequestHandle | None) -> License | Execu
     """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
     if row.contract.get("secrets"):
         return refuse_without_secret(row.pk) if row.state == ExecutionState.PENDING else snapshot(row)
-    effect = get_effect(row.operation)
+    # before the effect's own methods are asked: they may refuse, and other code's rows are not theirs to end
+    effect = transitions.effect_of(row)
     payload = effect.load(row.payload, row.payload_version)
     context = context_of(row, payload)
     ready = ask_precondition(effect, context)
@@ -278,8 +279,10 @@ def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition
         with without_request():
             answer: Any = effect.precondition(context)
     except Exception as error:  # the project's code: nothing was sent, and nothing may hang on it for ever
+        if is_interrupt(error):
+            raise  # the process's time is up, which is no answer
         log.exception("The precondition of %s %s raised; it is refused.", effect.operation, context.ref)
-        return Refuse(f"the precondition raised {type(error).__name__}: {error}")
+        return Refuse(f"the precondition raised {clean_error(error)}")
     if isinstance(answer, Precondition) and not (isinstance(answer, Later) and not isinstance(answer.after, timedelta)):
         return answer
     return Refuse(f"the precondition returned {answer!r:.200}, not Proceed, Refuse or Later(timedelta)")
@@ -360,13 +363,13 @@ def _verify(effect: Effect[Any], row: Execution) -> Verdict:
         payload = effect.load(row.payload, row.payload_version)
         verdict: Any = effect.verify(context_of(row, payload))
     except (ConnectionError, TimeoutError) as error:
-        return Unreachable(f"{type(error).__name__}: {error}")
+        return Unreachable(clean_error(error))
     except Exception as error:  # the project's code or its provider's: look again, then ask a person
+        if is_interrupt(error):
+            raise  # the process's time is up, which is no answer
         log.exception("The look-up of %s %s raised.", row.operation, row.pk)
-        return Inconclusive(f"the look-up raised {type(error).__name__}: {error}")
-    if isinstance(verdict, Verdict):
-        return verdict
-    return Conflict(f"verify() returned {type(verdict).__name__}, which is no verdict")
+        return Inconclusive(f"the look-up raised {clean_error(error)}")
+    return read_verdict(verdict)
 
 
 def write_before_send(write: Callable[[], T]) -> T:

@@ -18,6 +18,7 @@ from effects._locks import ClockTimestamp, skip_locked
 from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import EffectsError
+from effects.failures import is_interrupt
 from effects.models import Heartbeat
 
 __all__ = ["AGAIN", "Counts", "each", "take"]
@@ -75,7 +76,9 @@ def each(name: str, ids: Iterable[Any], handle: Callable[[Any], str], *, before:
 def _careful(name: str, row_id: Any, handle: Callable[[Any], str]) -> str:
     try:
         return handle(row_id)
-    except Exception:  # whatever one row raises, the others go on; it was marked, so it comes again later
+    except Exception as error:  # whatever one row raises, the others go on; it was marked, so it comes again later
+        if is_interrupt(error):
+            raise  # the process's time is up; the others come again as after any crash
         log.exception("%s: %s failed; it comes again later.", name, row_id)
         return "errors"
 

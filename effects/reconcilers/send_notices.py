@@ -6,6 +6,8 @@ from effects import transitions
 from effects._current import without_request
 from effects._logs import get_logger
 from effects.conf import settings
+from effects.exceptions import JournalUnavailableError
+from effects.failures import is_interrupt
 from effects.models import PendingNotice
 from effects.notices import read_notice
 from effects.reconcilers._batches import Counts, each, take
@@ -24,15 +26,21 @@ def run_once(batch: int | None = None) -> Counts:
 
 
 def _tell(notice_id: int) -> str:
-    notify, notice = settings.NOTIFY, read_notice(notice_id)
-    if notify is None or notice is None:
-        transitions.drop_notice(notice_id)
-        return "out_of_date"
+    notify = settings.NOTIFY
     try:
+        # finding the people may ask functions of the project, too
+        notice = read_notice(notice_id)
+        if notify is None or notice is None:
+            transitions.drop_notice(notice_id)
+            return "out_of_date"
         with in_tenant(notice.execution.tenant), without_request():
             notify(notice)
+    except JournalUnavailableError:
+        raise  # the notice is not to blame
     except Exception as error:  # the project's code: a notice stops nothing
-        log.warning("%s was not told.", notice.key, exc_info=True)
+        if is_interrupt(error):
+            raise
+        log.warning("Notice %s was not told.", notice_id, exc_info=True)
         return "failed" if transitions.postpone_notice(notice_id, error) else "given_up"
     transitions.drop_notice(notice_id)
     return "told"

@@ -6,6 +6,7 @@ reads the clock, compares epoch or revision, looks the edge up, writes, appends 
 """
 
 from effects.transitions._opening import Opened, Opening, request_binding
+from effects.transitions._rows import effect_of
 from effects.transitions.approvals import cancel, deny, expire_approval, grant, why_not, withdraw
 from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
 from effects.transitions.evidence import late_outcome, observe
@@ -57,6 +58,7 @@ __all__ = [
     "doubt_since",
     "drop_answers",
     "drop_notice",
+    "effect_of",
     "escalate_unplanned",
     "expire_approval",
     "expire_lease",

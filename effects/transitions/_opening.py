@@ -82,15 +82,21 @@ def open_or_find(opening: Opening) -> Opened:
 
 
 def renew(held: Sequence[tuple[UUID, int]]) -> int:
-    """Push the leases of running requests forward, never beyond their handler's limit."""
+    """Push the leases of running requests forward, never beyond their handler's limit.
+
+    One that a handler's own transaction holds (`perform_later` in it) waits for nobody here: the leases of all others
+    would run out meanwhile. No sweep takes it either while it is held.
+    """
     sql = (
+        "WITH free AS (SELECT effects_request.id FROM effects_request "
+        "JOIN unnest(%s::uuid[], %s::int[]) AS held(id, epoch) USING (id, epoch) "
+        "WHERE state = 'running' FOR NO KEY UPDATE OF effects_request SKIP LOCKED) "
         "UPDATE effects_request SET lease_expires_at = LEAST(clock_timestamp() + %s, handler_until) "
-        "FROM unnest(%s::uuid[], %s::int[]) AS held(id, epoch) "
-        "WHERE effects_request.id = held.id AND effects_request.epoch = held.epoch AND state = 'running'"
+        "FROM free WHERE effects_request.id = free.id"
     )
     with journal().cursor() as cursor:
         lease: Any = settings.REQUEST_LEASE
-        params: list[Any] = [lease, [str(one) for one, _ in held], [epoch for _, epoch in held]]
+        params: list[Any] = [[str(one) for one, _ in held], [epoch for _, epoch in held], lease]
         cursor.execute(sql, params)
         return int(cursor.rowcount)
 

@@ -41,6 +41,10 @@ __all__ = [
 ]
 
 
+#: After these nothing is known that was not known before: what troubles the row may trouble it again.
+_NO_PROGRESS = frozenset({"claim", "join"})
+
+
 def advance(
     row: Execution,
     verb: str,
@@ -84,7 +88,7 @@ def advance(
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
-    if row.trouble_count:
+    if row.trouble_count and verb not in _NO_PROGRESS:
         changes.update(trouble_count=0, trouble="")
     _write(row, changes)
     receipt_of(row, verb, source, actor, evidence).save(force_insert=True)

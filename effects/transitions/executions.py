@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from effects.approvers import somebody_can_decide
 from effects.effect import rule_as_json
 from effects.exceptions import (
     DuplicatePerformError,
+    ExecutionNotFoundError,
     NobodyEntitledError,
     PayloadConflictError,
     PayloadUnreadableError,
@@ -43,12 +45,14 @@ from effects.transitions._rows import (
     postpone_hook,
     receipt_of,
 )
-from effects.types import Permit
+from effects.types import Permit, within_calendar
 
 __all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
 
 #: How often a precondition may say "later" before it counts as one that never ends.
 MOST_POSTPONED = 100
+#: How often a key is looked for that passes from one to the next meanwhile.
+LOOKS = 5
 #: What postponing is called where it is in doubt and about to be sent again.
 _IN_DOUBT_VERBS = {str(ExecutionState.UNCERTAIN): "postpone", str(ExecutionState.NEEDS_INTERVENTION): "order_resend"}
 
@@ -169,7 +173,9 @@ def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> Executio
     """
     with commits("postponing an effect"):
         row = lock_execution(execution_id)
-        due, evidence = row.locked_at + max(after, timedelta(seconds=1)), {"reason": reason}
+        due, evidence = row.locked_at + within_calendar(max(after, timedelta(seconds=1))), {"reason": reason}
+        if row.state == ExecutionState.UNCERTAIN and row.receipts.filter(event="postpone").count() >= MOST_POSTPONED:
+            return snapshot(row)  # it stays due, and its caller hands it to a person
         if row.state in _IN_DOUBT_VERBS:
             advance(row, _IN_DOUBT_VERBS[row.state], evidence=evidence, revises=False, due_at=due)
         elif row.receipts.filter(event="postpone_send", reason=str(ExecutionReason.LATER)).count() >= MOST_POSTPONED:
@@ -213,8 +219,7 @@ def _lock_original(original: UUID, revision: int | None) -> None:
 
 def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bool]:
     """Insert the row unless the key is taken; return the locked row that holds the key, and whether it was met."""
-    Execution.objects.bulk_create([_new_row(intent, attempt)], ignore_conflicts=True)
-    row = lock_execution_by_binding(intent.binding)
+    row = _insert_or_lock(intent, attempt)
     if row.pk == intent.id:
         _check_approvable(intent)
     elif intent.derived_key:
@@ -223,6 +228,15 @@ def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bo
             "of them again."
         )
     return row, row.pk != intent.id
+
+
+def _insert_or_lock(intent: Intent, attempt: UUID | None) -> Execution:
+    for _ in range(LOOKS):
+        Execution.objects.bulk_create([_new_row(intent, attempt)], ignore_conflicts=True)
+        # what was met may be superseded before it is locked; then its successor is met
+        with suppress(ExecutionNotFoundError):
+            return lock_execution_by_binding(intent.binding)
+    return lock_execution_by_binding(intent.binding)
 
 
 def _check_approvable(intent: Intent) -> None:

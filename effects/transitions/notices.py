@@ -31,7 +31,7 @@ def drop_notice(notice_id: int) -> None:
 
 def postpone_notice(notice_id: int, error: Exception) -> bool:
     """*Commits.* Keep what telling raised, and try again later; return False where it is given up."""
-    text = canonical.clean_text(f"{type(error).__name__}: {error}")
+    text = canonical.clean_error(error)
     with commits("postponing a notice"):
         try:
             notice = lock_notice(notice_id)

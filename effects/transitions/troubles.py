@@ -8,7 +8,9 @@ from uuid import UUID
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_execution
+from effects.failures import is_interrupt
 from effects.models import Execution
+from effects.states import ExecutionReason
 
 __all__ = ["TROUBLED_FROM", "note_trouble"]
 
@@ -24,9 +26,11 @@ def note_trouble(execution_id: UUID, error: BaseException) -> None:
     """
     with commits("noting trouble"):
         row = lock_execution(execution_id)
+        if is_interrupt(error) and row.reason == ExecutionReason.INTERRUPTED:
+            return  # it came in the middle of a send, and that is on record
         pause = min(FIRST_PAUSE * 2 ** min(row.trouble_count, 10), LONGEST_PAUSE)
         Execution.objects.filter(pk=row.pk).update(
             trouble_count=row.trouble_count + 1,
-            trouble=canonical.clean_text(f"{type(error).__name__}: {error}"),
+            trouble=canonical.clean_error(error),
             swept_until=row.locked_at + pause,
         )

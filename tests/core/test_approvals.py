@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import transaction
@@ -75,6 +76,15 @@ def test_an_unknown_requester_is_refused_when_asked() -> None:
         effects.perform(Approved, payload=PAYLOAD, key="k1")
     assert not Execution.objects.exists()
     assert not Approval.objects.exists()
+
+
+@pytest.mark.parametrize("nobody", ["", "  "])
+def test_an_empty_name_is_nobodys(bob: Any, nobody: str) -> None:
+    """A header that was not there is no requester who differs from every approver, and decides nothing."""
+    with pytest.raises(exceptions.NobodyEntitledError, match="unknown"):
+        effects.perform(Approved, payload=PAYLOAD, key="k1", requested_by=nobody)
+    with pytest.raises(exceptions.ApprovalError, match="by="):
+        operators.reopen(uuid4(), revision=1, by=nobody, reason="why not")
 
 
 def test_an_unknown_person_cannot_join_what_others_must_approve(ann: Any, bob: Any) -> None:

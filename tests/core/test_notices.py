@@ -13,6 +13,8 @@ import effects
 from effects import runner, transitions
 from effects.models import Approval, Execution, PendingNotice
 from effects.notices import Notice
+from effects.reconcilers import send_notices
+from effects.reconcilers._batches import AGAIN
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import notices as ends
 from tests.core.declared import Approved, Charge, Order
@@ -230,3 +232,18 @@ def test_without_a_function_nothing_is_written(ann: Any, bob: Any, settings: Any
         effects.perform(Charge, payload=PAYLOAD, key="k2")
     assert not PendingNotice.objects.filter(event="approval_requested").exists()
     assert Approval.objects.count() == 1
+
+
+def test_one_whose_people_cannot_be_found_backs_off_too(ann: Any, bob: Any) -> None:
+    """It is tried ever more rarely, and holds up no other, however small the batch."""
+    row = asked(Approved, by=ann)
+    asked(Approved, by=ann, key="k2")
+    broken = live(row)
+    Approval.objects.filter(pk=broken.pk).update(
+        approvers="call:gone.people", rule={**broken.rule, "approvers": "call:gone.people"}
+    )
+    for _ in range(3):
+        send_notices.run_once(1)
+        time_passes(AGAIN)
+    assert [notice.execution.key for notice in told] == ["k2"]
+    assert PendingNotice.objects.get(execution=row, event="approval_requested").failures == 2

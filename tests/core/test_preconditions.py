@@ -8,11 +8,9 @@ import pytest
 from django.db import connection
 
 import effects
+from effects import runner
 from effects.testing import provider_says, run_due, time_passes
-from tests.core.declared import (
-    ChargePayload,
-    Conditional,
-)
+from tests.core.declared import Charge, ChargePayload, Conditional
 from tests.core.reading import row_of
 
 PAYLOAD = ChargePayload("c1", 1000)
@@ -103,3 +101,57 @@ class TestPreconditions:
         assert len(said.sends) == 1
         assert row.may_have_applied
         assert row.state == ("needs_intervention" if isinstance(answer, effects.Refuse) else "uncertain")
+
+    def test_later_than_the_calendar_is_cut(self, says):
+        """However long it says: the row gets a due time, and nobody an OverflowError."""
+        says(effects.Later(timedelta.max))
+        outcome = effects.perform(Conditional, payload=PAYLOAD, key="order-17")
+        assert isinstance(outcome, effects.Pending)
+
+    def test_a_time_limit_within_it_is_no_refusal(self, says):
+        """The process's time is up, which says nothing about the order; the row backs off, and is sent later."""
+        says(SoftTimeLimitExceeded(), SoftTimeLimitExceeded(), effects.Proceed())
+        outcome = effects.perform_later(Conditional, payload=PAYLOAD, key="order-17")
+        with pytest.raises(SoftTimeLimitExceeded):
+            runner.run(outcome.ref)
+        assert (row_of(outcome).state, row_of(outcome).trouble_count) == ("pending", 1)
+        time_passes(timedelta(minutes=1))
+        with pytest.raises(SoftTimeLimitExceeded):
+            run_due()
+        time_passes(timedelta(minutes=2))
+        with provider_says(Conditional, effects.Applied()):
+            run_due()
+        assert (row_of(outcome).state, row_of(outcome).trouble_count) == ("completed", 0)
+
+    def test_it_ends_no_row_of_another_safety_version(self, says, monkeypatch):
+        """What newer code would refuse, older code may have good reason to send."""
+        outcome = effects.perform_later(Conditional, payload=PAYLOAD, key="order-17")
+        monkeypatch.setattr(Conditional, "safety_version", 2)
+        says(effects.Refuse("unknown to me"))
+        run_due()
+        assert (row_of(outcome).state, row_of(outcome).trouble_count) == ("pending", 1)
+
+
+class SoftTimeLimitExceeded(Exception):  # noqa: N818 - Celery's, which is known by its name
+    """Celery's signal that a task's time is up."""
+
+
+def test_a_time_limit_within_a_look_up_goes_on(monkeypatch):
+    """It spends nothing of the budget, and the worker ends as it was told to."""
+    with provider_says(Charge, TimeoutError(), look_up=SoftTimeLimitExceeded()):
+        outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+        for _ in range(2):
+            with pytest.raises(SoftTimeLimitExceeded):
+                runner.look_up(outcome.ref)
+            time_passes(timedelta(hours=1))
+    row = row_of(outcome)
+    assert (row.state, row.lookups_spent, row.trouble_count) == ("uncertain", 0, 2)
+
+
+def test_a_time_limit_within_a_send_delays_no_look_up():
+    """Its doubt is recorded; that is all there is to say."""
+    outcome = effects.perform_later(Charge, payload=PAYLOAD, key="order-17")
+    with provider_says(Charge, SoftTimeLimitExceeded()), pytest.raises(SoftTimeLimitExceeded):
+        runner.run(outcome.ref)
+    row = row_of(outcome)
+    assert (row.state, row.reason, row.trouble_count, row.swept_until) == ("uncertain", "interrupted", 0, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -14,7 +15,7 @@ from effects.operations import ProtectedOperation, StoredAnswer
 from effects.testing import provider_says, run_due
 from tests.core.declared import Approved, Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
-from tests.core.racing import together
+from tests.core.racing import held, in_thread, together, wait_until_blocked
 
 pytestmark = pytest.mark.django_db
 DONE = effects.Applied({"id": "ch_2"}, "ch_2")
@@ -326,3 +327,28 @@ def test_a_person_asks_again_for_what_they_saw() -> None:
         effects.supersede(old.pk, requested_by="olga", reason="topped up", revision=old.revision - 1)
     assert said.sends == []
     assert (Execution.objects.count(), again(old).holds_key) == (1, True)
+
+
+def test_a_key_that_only_looks_derived_can_be_superseded() -> None:
+    """`request:` with what is no request's id is the caller's own key."""
+    old = declined(key="request:order-17")
+    outcome, _ = succeed(old)
+    assert isinstance(outcome, effects.Completed)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_meets_it_while_it_is_superseded_meets_the_successor() -> None:
+    """Between meeting and locking the key passes on: the caller joins whoever has it then."""
+    old = declined()
+    with held("effects_execution", old.pk) as second:
+        thread, result = in_thread(lambda: effects.perform(Plain, payload=PAYLOAD, key="k1", requested_by="bob"))
+        wait_until_blocked()
+        names = ", ".join(field.column for field in Execution._meta.concrete_fields)
+        new = uuid4()
+        values = names.replace("provider_key", "'fx_other'", 1).replace("id,", f"'{new}'::uuid,", 1)
+        second.execute("UPDATE effects_execution SET holds_key = false WHERE id = %s", [old.pk])
+        values = values.replace("holds_key", "true", 1).replace("generation", "2", 1)
+        second.execute(f"INSERT INTO effects_execution ({names}) SELECT {values} FROM effects_execution")
+        second.commit()
+    thread.join(20)
+    assert result[0].ref == str(new)

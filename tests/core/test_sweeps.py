@@ -21,7 +21,7 @@ from effects.reconcilers import SWEEPS, _batches
 from effects.testing import provider_says, time_passes
 from tests.core.declared import Charge, Order
 from tests.core.people import PAYLOAD
-from tests.core.racing import PATIENCE, held, in_thread, together
+from tests.core.racing import PATIENCE, held, in_thread, second_connection, together
 
 pytestmark = pytest.mark.django_db
 
@@ -225,3 +225,21 @@ def test_a_sweep_overtaken_by_the_next_sends_nothing_twice() -> None:
     assert result[0]["completed"] == 3
     assert sorted(context.key for context, _ in said.sends) == ["k0", "k1", "k2"]
     assert Receipt.objects.filter(event="permit").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_outlives_a_broken_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """With `--every` it goes on: the database's restart ends no sweeping for ever."""
+    pending(1)
+    time_passes(timedelta(seconds=1))
+
+    def stop(context: Any, permit: Any) -> Any:
+        raise KeyboardInterrupt
+
+    connection.ensure_connection()
+    with second_connection() as second:
+        second.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+    with provider_says(Charge, stop), pytest.raises(KeyboardInterrupt):
+        call_command("effects_sweep", every=0.01)
+    assert "the next pass tries again" in caplog.text
+    assert Execution.objects.get().reason == "interrupted"

@@ -10,7 +10,7 @@ import effects
 from effects._locks import now
 from effects.models import Execution
 from effects.testing import provider_says, run_due, time_passes
-from tests.core.declared import ChargePayload, Plain
+from tests.core.declared import Charge, ChargePayload, Plain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,3 +46,28 @@ def test_it_backs_off_shows_and_recovers(admin_client: Any, monkeypatch: pytest.
         run_due()
     row.refresh_from_db()
     assert (row.state, row.trouble_count, row.trouble) == ("completed", 0, "")
+
+
+def test_a_look_up_that_raises_for_ever_backs_off_and_reaches_a_person(settings: Any) -> None:
+    """Its claim alone is no progress; nor is somebody who joins."""
+
+    def nobody(tenant: str) -> Any:
+        raise LookupError("no such tenant")
+
+    with provider_says(Charge, TimeoutError()):
+        row = Execution.objects.get(pk=effects.perform(Charge, payload=ChargePayload("c1", 1), key="k1").ref)
+    settings.EFFECTS = {"TENANT_CONTEXT": nobody}
+    pauses = []
+    for number in range(4):
+        time_passes(timedelta(minutes=10))
+        run_due()
+        effects.perform(Charge, payload=ChargePayload("c1", 1), key="k1", requested_by=f"user {number}")
+        row.refresh_from_db()
+        pauses.append(row.trouble_count)
+    assert pauses == [1, 2, 3, 4]
+    settings.EFFECTS = {}
+    time_passes(timedelta(hours=1))
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.state, row.trouble) == ("completed", "")

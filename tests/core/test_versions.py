@@ -18,7 +18,7 @@ from effects.models import Execution, Receipt, Request
 from effects.operations import StoredAnswer
 from effects.outcomes import MissingOutput
 from effects.testing import provider_says, run_due, time_passes
-from tests.core.declared import Charge, ChargePayload, Noted, Order, Plain
+from tests.core.declared import Charge, ChargePayload, Noted, Opaque, Order, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
 from tests.core.test_requests import answers, conclude, handled, opened
 
@@ -390,3 +390,27 @@ def test_a_deploy_changes_no_unsettled_rows_terms(deploy: Any, declared: dict[st
     row.refresh_from_db()
     assert (row.state, row.contract) == ("completed", frozen)
     assert get_effect(Order) is get_effect("bank.order")
+
+
+def test_what_newer_code_recorded_is_not_guessed_at(deploy: Any) -> None:
+    """A deploy was taken back: 1000 may be cents there and euros here. It waits for the newer code, and shows."""
+    with_new = effects.perform_later(Opaque, payload={"amount": 1000}, key="k1")
+    Execution.objects.filter(pk=with_new.ref).update(payload_version=2)
+    with provider_says(Opaque, effects.Applied()) as said:
+        run_due()
+    row = Execution.objects.get(pk=with_new.ref)
+    assert said.sends == []
+    assert row.state == "pending"
+    assert "newer code" in row.trouble
+    # the same bytes are the same payload, whatever they mean
+    assert effects.perform_later(Opaque, payload={"amount": 1000}, key="k1").ref == with_new.ref
+    with pytest.raises(exceptions.PayloadUnreadableError):
+        effects.perform_later(Opaque, payload={"amount": 1}, key="k1")
+
+
+def test_an_output_that_newer_code_stored_is_not_guessed_at(deploy: Any) -> None:
+    """It is as one that cannot be read."""
+    row = completed()
+    Execution.objects.filter(pk=row.pk).update(output_version=9)
+    with pytest.raises(exceptions.OutputUnavailableError, match="newer code"):
+        effects.get(row.pk).outcome.require()

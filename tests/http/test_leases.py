@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ from effects import leases
 from effects.leases import Renewer
 from effects.models import Request
 from effects.testing import time_passes
+from tests.core import racing
+from tests.core.racing import held
 from tests.http import does
 from tests.http.conftest import Sender
 
@@ -82,10 +85,26 @@ def test_the_thread_renews_by_itself(send: Sender, in_thread: Any, settings: Any
     first()
 
 
+def test_a_handler_that_holds_its_own_request_costs_no_other_its_lease(send: Sender, in_thread: Any) -> None:
+    """`perform_later` in a long transaction locks the request; the renewal of all the others does not wait for it."""
+    first = in_thread(send, "/opaque/api/", do="hold")
+    assert does.gate.entered.wait(10)
+    row = Request.objects.get()
+    other = Request.objects.get(pk=row.pk)
+    other.pk, other.binding, other.key = uuid.uuid4(), "b" * 64, "other"
+    other.save(force_insert=True)
+    renewer = Renewer()
+    renewer._held.update({row.pk: row.epoch, other.pk: other.epoch})
+    with held("effects_request", row.pk):
+        thread, renewed = racing.in_thread(renewer.renew)
+        thread.join(racing.PATIENCE)
+        assert renewed == [1]
+    does.gate.opened.set()
+    assert first().status_code == 200
+
+
 def test_a_failed_renewal_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture, settings: Any) -> None:
     """The next round may succeed."""
-    import uuid
-
     from django.db import connection
 
     renewer = Renewer()
@@ -104,8 +123,6 @@ def test_a_failed_renewal_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_worker_has_a_thread_of_its_own() -> None:
     """What the parent held, and its lock, stay with the parent."""
-    import uuid
-
     parent = leases._renewer
     parent._held[uuid.uuid4()] = 1
     read, write = os.pipe()

@@ -58,8 +58,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/reconcilers/send_notices.py",
-                "    try:\n        with in_tenant(",
-                "    transitions.drop_notice(notice_id)\n    try:\n        with in_tenant(",
+                "        with in_tenant(",
+                "        transitions.drop_notice(notice_id)\n        with in_tenant(",
             ),
         ),
     ),

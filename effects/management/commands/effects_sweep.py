@@ -7,8 +7,12 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.db import close_old_connections
 
+from effects._logs import get_logger
 from effects.reconcilers import SWEEPS
+
+log = get_logger("effects.reconcilers")
 
 
 class Command(BaseCommand):
@@ -23,11 +27,19 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the passes until interrupted."""
-        pause = threading.Event()
+        pause, for_ever = threading.Event(), options["every"] is not None
         while True:
             for name, sweep in SWEEPS.items():
-                counts = {what: count for what, count in sweep.run_once(options["batch"]).items() if count}
+                try:
+                    counts = {what: count for what, count in sweep.run_once(options["batch"]).items() if count}
+                except Exception:  # the database is away, say: the next pass may find it again
+                    if not for_ever:
+                        raise
+                    log.exception("%s failed; the next pass tries again.", name)
+                    continue
                 if counts or options["verbosity"] > 1:
                     self.stdout.write(f"{name}: {counts or 'nothing due'}")
-            if options["every"] is None or pause.wait(options["every"]):
+            if not for_ever or pause.wait(options["every"]):
                 return
+            # no request ends here, after which Django would let go of what is broken or old
+            close_old_connections()
