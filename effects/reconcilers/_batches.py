@@ -47,7 +47,8 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
     now = Now()
     free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
     found = rows.filter(free, **{f"{due}__lte": now}).order_by(due)
-    if not found.exists():
+    # in order, as the index has them: `exists()` may scan the whole table for what is not there
+    if found.values_list("pk").first() is None:
         return []
     manager = rows.model._default_manager
     with commits("sweeping"):

@@ -42,8 +42,7 @@ def list_prunable(limit: int) -> list[UUID]:
     age = settings.EXECUTION_RETENTION
     if age is None:
         return []
-    found = _prunable(age).order_by("settled_at")
-    return list(found.values_list("pk", flat=True)[:limit]) if found.exists() else []
+    return list(_prunable(age).order_by("settled_at").values_list("pk", flat=True)[:limit])
 
 
 def prune_execution(execution_id: UUID) -> bool:
