@@ -28,6 +28,7 @@ __all__ = [
     "UNDONE",
     "NotSentInTime",
     "Report",
+    "beside",
     "complete_row",
     "expire_lease",
     "is_undone",
@@ -164,6 +165,12 @@ def references_on_file(row: Execution) -> set[str]:
     return {str(reference) for reference in held if reference}
 
 
+def beside(row: Execution, reference: str) -> dict[str, Any]:
+    """Return the proof on file together with one more reference of something that happened."""
+    on_file = row.applied_evidence
+    return {"reference": reference} if on_file is None else {**on_file, "other_reference": reference}
+
+
 def is_undone(row: Execution) -> bool:
     """Return whether evidence is on file that it was undone at the provider: that it happened is not all, then."""
     return bool((row.applied_evidence or {}).get("undone"))
@@ -178,7 +185,10 @@ def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
         why = "two references for one execution" if second else UNDONE
         evidence = {"why": why, "reference": reference, "on_file": row.applied_evidence}
         _into_doubt(row, "doubt", _R.CONFLICT, evidence)
-        advance(row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None)
+        advance(
+            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None,
+            applied_evidence=beside(row, reference) if second else row.applied_evidence,
+        )  # fmt: skip
         return
     complete_row(row, "complete", ExecutionReason.SENT, report, {"attempt": row.attempts})
 

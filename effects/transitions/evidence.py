@@ -65,8 +65,9 @@ def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], und
         if undone:
             evidence = {**evidence, "undone": True}
         if undone and row.state in _HAPPENED:
-            on_file = _on_file(reference, evidence)
-            _contradict(row, {**on_file, "why": f"{row.state}, and undone at the provider"}, on_file)
+            on_file, second = _weighed(row, reference, evidence)
+            why = f"{row.state}, and undone at the provider"
+            _contradict(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
         else:
             observe_row(row, reference=reference, evidence=evidence)
         return snapshot(row)
@@ -74,11 +75,11 @@ def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], und
 
 def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> None:
     """Weigh evidence of success against a locked row."""
-    on_file = _on_file(reference, evidence)
-    second = bool(on_file["reference"]) and not references_on_file(row) <= {on_file["reference"]}
+    on_file, second = _weighed(row, reference, evidence)
+    kept = _kept(row, on_file, second=second)
     if row.state in _HAPPENED:
         if second:
-            _contradict(row, {**on_file, "why": _TWO}, on_file)
+            _contradict(row, {**on_file, "why": _TWO}, kept)
         else:
             advance(row, "observe", evidence=on_file, revises=False)
     elif row.state == _S.EXECUTING:
@@ -86,14 +87,16 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
     elif row.state in (_S.UNCERTAIN, _S.ACCEPTED) and second:
         advance(
             row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence={**on_file, "why": _TWO},
-            may_have_applied=True, applied_evidence=on_file, lease_expires_at=None, due_at=None,
+            may_have_applied=True, applied_evidence=kept, lease_expires_at=None, due_at=None,
         )  # fmt: skip
     elif row.state in EXECUTION_IN_DOUBT:
-        # a person's: an ordered resend is not due any more beside proof that it applied
+        # a person's: nothing is sent again beside proof that it applied, whoever ordered it
         due = None if row.state == _S.NEEDS_INTERVENTION else row.locked_at
+        if row.state == _S.NEEDS_INTERVENTION:
+            _licences.lapse_live(row)
         _observe_unsettled(row, on_file, second=second, due_at=due)
     else:
-        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, on_file)
+        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
 
 
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
@@ -112,8 +115,12 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
     reference = canonical.clean_reference(report.reference)
     evidence = {"late": "Submitted", "attempt": known.number, "reference": reference}
     row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.SUBMITTED), reference=reference)
-    if row.state in _HAPPENED or row.state == _S.NEEDS_INTERVENTION:
+    if row.state in _HAPPENED:
         advance(row, "observe", evidence=evidence, revises=False)
+    elif row.state == _S.NEEDS_INTERVENTION:
+        # whoever ordered a resend did not know of this
+        _licences.lapse_live(row)
+        advance(row, "observe", evidence=evidence, due_at=None)
     elif row.state == _S.EXECUTING:
         advance(row, "observe", evidence=evidence, may_have_applied=True)
     elif row.state in EXECUTION_IN_DOUBT:
@@ -122,26 +129,26 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
         _contradict(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
 
 
-def _on_file(reference: str, evidence: dict[str, Any]) -> dict[str, Any]:
-    return {**canonical.clean_json(evidence), "reference": canonical.clean_reference(reference)}
+def _weighed(row: Execution, reference: str, evidence: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return evidence as it is kept, and whether it names another reference than those that we hold."""
+    on_file = {**canonical.clean_json(evidence), "reference": canonical.clean_reference(reference)}
+    return on_file, bool(on_file["reference"]) and not references_on_file(row) <= {on_file["reference"]}
+
+
+def _kept(row: Execution, on_file: dict[str, Any], *, second: bool) -> dict[str, Any]:
+    """Return what is on file from now on: a second reference beside the first, never over it; undone stays undone."""
+    kept = {**(row.applied_evidence or on_file), "other_reference": on_file["reference"]} if second else on_file
+    return {**kept, "undone": True} if is_undone(row) or on_file.get("undone") else kept
 
 
 def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool, due_at: datetime | None) -> None:
-    """Put proof on file beside an unsettled row; a second reference beside the first, never over it.
-
-    That it was undone stays on file.
-    """
-    if is_undone(row):
-        on_file = {**on_file, "undone": True}
-    if second:
-        kept = {**(row.applied_evidence or on_file), "other_reference": on_file["reference"]}
-        reason = _R.CONFLICT if row.state == _S.NEEDS_INTERVENTION else None
-        advance(
-            row, "observe", reason=reason, evidence={**on_file, "why": _TWO}, may_have_applied=True,
-            applied_evidence=kept, due_at=due_at,
-        )  # fmt: skip
-    else:
-        advance(row, "observe", evidence=on_file, may_have_applied=True, applied_evidence=on_file, due_at=due_at)
+    """Put proof on file beside an unsettled row; two references are a conflict."""
+    conflict = second and row.state == _S.NEEDS_INTERVENTION
+    advance(
+        row, "observe", reason=_R.CONFLICT if conflict else None,
+        evidence={**on_file, "why": _TWO} if second else on_file, may_have_applied=True,
+        applied_evidence=_kept(row, on_file, second=second), due_at=due_at,
+    )  # fmt: skip
 
 
 def _contradict(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:

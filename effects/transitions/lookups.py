@@ -14,7 +14,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._rows import advance, effect_of, grace
-from effects.transitions.attempts import EXPECT_WITHIN, UNDONE, complete_row, is_undone, references_on_file
+from effects.transitions.attempts import EXPECT_WITHIN, UNDONE, beside, complete_row, is_undone, references_on_file
 from effects.transitions.evidence import observe_row
 from effects.types import Applied, InDoubt, Partial, readable_instant
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
@@ -110,7 +110,7 @@ def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
 
 def _confirm(row: Execution, found: Found) -> None:
     reference = canonical.clean_reference(found.reference)
-    if _is_second_reference(row, reference):
+    if _is_second_reference(row, reference, happened=True):
         return
     if is_undone(row):
         _escalate(row, _R.CONFLICT, {"why": UNDONE, "reference": reference, "on_file": row.applied_evidence})
@@ -123,18 +123,22 @@ def _confirm(row: Execution, found: Found) -> None:
     complete_row(row, "confirm", _R.FOUND, report, {"proof": found.proof})
 
 
-def _is_second_reference(row: Execution, reference: str) -> bool:
-    """Escalate and return True if the provider names another reference than those that we hold."""
+def _is_second_reference(row: Execution, reference: str, *, happened: bool) -> bool:
+    """Escalate and return True if the provider names another reference than those that we hold.
+
+    What happened goes on file, so that no later absence and no order to resend passes over it.
+    """
     known = references_on_file(row)
     if not reference or known <= {reference}:
         return False
-    _escalate(row, _R.CONFLICT, {"why": "two references for one execution", "references": [*sorted(known), reference]})
+    evidence = {"why": "two references for one execution", "references": [*sorted(known), reference]}
+    _escalate(row, _R.CONFLICT, evidence, applied_evidence=beside(row, reference) if happened else row.applied_evidence)
     return True
 
 
 def _acknowledge(row: Execution, verdict: InProgress) -> None:
     reference = canonical.clean_reference(verdict.reference)
-    if _is_second_reference(row, reference):
+    if _is_second_reference(row, reference, happened=False):
         return
     expect_by = (
         readable_instant(verdict.expect_by) or row.expect_by or (row.exposed_until or row.locked_at) + EXPECT_WITHIN
@@ -232,12 +236,12 @@ def _next_look(row: Execution) -> datetime:
     return row.locked_at + min(max(age / 10, FIRST_DELAY), LONGEST_DELAY)
 
 
-def _escalate(row: Execution, reason: ExecutionReason, evidence: dict[str, Any]) -> None:
+def _escalate(row: Execution, reason: ExecutionReason, evidence: dict[str, Any], **changes: Any) -> None:
     """Hand it to a person; or give up where the declaration of a low risk says so and nothing speaks against it."""
     undecidable = reason in (_R.NO_PLAN, _R.BUDGET_SPENT) and row.applied_evidence is None
     gives_up = undecidable and row.contract["in_doubt"] == str(InDoubt.ABANDON)
     target = _S.ABANDONED if gives_up else _S.NEEDS_INTERVENTION
     advance(
         row, "escalate", target, reason=reason, evidence=evidence, lease_expires_at=None, due_at=None,
-        may_have_applied=True,
+        may_have_applied=True, **changes,
     )  # fmt: skip

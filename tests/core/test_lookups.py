@@ -11,7 +11,7 @@ from django.utils import timezone
 
 import effects
 from effects import exceptions, operators, runner, transitions
-from effects.models import Attempt, Execution, Receipt, Resolution
+from effects.models import Approval, Attempt, Execution, Receipt, Resolution
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
 from tests.core.declared import Charge, Cheap, Deduplicated, Order, Plain
@@ -868,3 +868,62 @@ def test_a_late_reply_does_not_settle_what_was_undone_since() -> None:
     row = again(row)
     operators.resolve(row.pk, decision="undone", revision=row.revision, by="ann", reason="the bank's letter")
     assert again(row).reason == "undone"
+
+
+# -- two references ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_under_another_reference_stays_on_file() -> None:
+    """No absence after a reopening and no order to send again passes over it."""
+    row = look(accepted(Order), effects.Found("ch_2"))
+    with pytest.raises(exceptions.WrongStateError, match="on file"):
+        operators.order_resend(row.pk, revision=row.revision, by="ann", reason="the customer waits")
+    time_passes(QUIET)
+    operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
+    assert look(row, effects.Absent()).reason == "conflict"
+
+
+def test_two_attempts_that_both_applied_stay_a_conflict_after_a_reopening() -> None:
+    """The first one's late success and the second one's answer: either reference alone is half of the truth."""
+    row = in_doubt()
+    first = Attempt.objects.get().pk
+    time_passes(QUIET)
+    look(row, effects.Absent())
+
+    def late() -> None:
+        transitions.late_outcome(row.pk, attempt=first, report=effects.Applied(reference="ch_1"))
+
+    with provider_says(Charge, effects.Applied(reference="ch_2")) as said:
+        said.sends = OnSend(late)
+        runner.run(row.pk)
+    for found in ("ch_1", "ch_2"):
+        row = again(row)
+        assert (row.state, row.reason) == ("needs_intervention", "conflict")
+        operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
+        look(row, effects.Found(found))
+
+
+def test_a_webhook_with_another_reference_is_put_beside_the_first_one() -> None:
+    """Never over it."""
+    row = in_doubt()
+    operators.observe(row.pk, reference="ch_1", evidence={})
+    operators.observe(row.pk, reference="ch_2", evidence={})
+    row = again(row)
+    assert row.reason == "conflict"
+    operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
+    assert look(row, effects.Found("ch_2")).reason == "conflict"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_evidence_ends_the_order_to_send_it_again(late: bool) -> None:
+    """Whoever ordered or approves it did not know; nothing stays due that can never be sent."""
+    row = look(in_doubt(), effects.Conflict("another amount"))
+    operators.order_resend(row.pk, revision=row.revision, by="ann", reason="the customer waits")
+    if late:
+        transitions.late_outcome(row.pk, attempt=Attempt.objects.get().pk, report=effects.Submitted("ch_1"))
+    else:
+        operators.observe(row.pk, reference="ch_1", evidence={})
+    assert (again(row).due_at, Approval.objects.get().state) == (None, "lapsed")
+    with provider_says(Charge) as said:
+        run_due()
+    assert said.sends == []
