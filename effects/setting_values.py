@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.utils.module_loading import import_string
 
-from effects.types import ApprovalRule
+from effects.types import LONGEST, ApprovalRule
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -69,6 +69,9 @@ def to_duration(value: object) -> timedelta:
         )
     if value <= timedelta(0):
         raise _wrong(value, "positive", "give it the time that your slowest case needs.")
+    if value > LONGEST:
+        # the database could not subtract it from now
+        raise _wrong(value, "at most 100 years", "timedelta(days=36525) is as good as for ever.")
     return value
 
 

@@ -15,8 +15,11 @@ import effects
 from effects import audit, canonical, transitions
 from effects.models import Approval, Attempt, Execution, Receipt
 from effects.reconcilers import SWEEPS
+from effects.testing import run_due
 from tests.audit.journals import Stories, audited, codes, damaged, everything
 from tests.audit.planted import PLANTED
+from tests.core.declared import Ruled
+from tests.core.people import approve, asked, person
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,3 +130,16 @@ def test_our_own_digests_and_ids_are_no_card_numbers(ours: str):
     """A receipt keeps them as they are, although their digits pass the check of a card number."""
     assert canonical.clean_json({"digest": ours}) == {"digest": ours}
     assert canonical.clean_text("4313482388637") == "*********8637"
+
+
+def test_contents_that_nobody_was_left_to_approve_anew_are_no_finding(monkeypatch: pytest.MonkeyPatch):
+    """The price changed after the grant, the only approver has left: it ends with what it would have sent."""
+    bob = person("bob")
+    row = asked(Ruled, by=person("ann"))
+    approve(row, bob)
+    monkeypatch.setattr(Ruled, "price", "11.00")
+    type(bob).objects.filter(pk=bob.pk).update(is_active=False)
+    run_due()
+    row.refresh_from_db()
+    assert (row.state, row.failure_code, row.summary["facts"]) == ("rejected", "nobody_entitled", [["price", "11.00"]])
+    assert audited()["findings"] == []

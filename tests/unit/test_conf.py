@@ -98,6 +98,7 @@ def test_missing_setting_is_empty(settings: Any) -> None:
         ("REDACTOR", 5, "callable"),
         ("EXECUTION_RETENTION", 400, "timedelta(seconds=60)"),
         ("EXECUTION_RETENTION", timedelta(0), "positive"),
+        ("KEY_RETENTION", timedelta.max, "100 years"),
     ],
 )
 def test_wrong_values_name_setting_and_fix(settings: Any, name: str, value: Any, says: str) -> None:
