@@ -26,8 +26,9 @@ def note_trouble(execution_id: UUID, error: BaseException) -> None:
     """
     with commits("noting trouble"):
         row = lock_execution(execution_id)
-        if is_interrupt(error) and row.reason == ExecutionReason.INTERRUPTED:
-            return  # it came in the middle of a send, and that is on record
+        in_send = row.reason == ExecutionReason.INTERRUPTED and row.lease_expires_at is None
+        if is_interrupt(error) and in_send:
+            return  # and that is on record already
         pause = min(FIRST_PAUSE * 2 ** min(row.trouble_count, 10), LONGEST_PAUSE)
         Execution.objects.filter(pk=row.pk).update(
             trouble_count=row.trouble_count + 1,
