@@ -65,13 +65,8 @@ def _approvals(case: Case) -> Iterator[tuple[str, str]]:
 
 
 def _contents(case: Case) -> Iterator[tuple[str, str]]:
-    """Only the newest approval stands for the row as it is: changed contents ask for a new one.
-
-    One that lapsed stands for nothing: where nobody could give a new one, the row ended with its new contents.
-    """
-    if not case.approvals or case.approvals[-1].state == ApprovalState.LAPSED:
-        return
-    if case.approvals[-1].digest != _digest(case.row, case.approvals[-1]):
+    """Only the newest approval stands for the row as it is: changed contents ask for a new one."""
+    if case.approvals and case.approvals[-1].digest != _digest(case.row, case.approvals[-1]):
         yield "approval_digest", f"approval {case.approvals[-1].pk} was asked for other contents than the row's"
 
 

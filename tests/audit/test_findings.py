@@ -133,7 +133,7 @@ def test_our_own_digests_and_ids_are_no_card_numbers(ours: str):
 
 
 def test_contents_that_nobody_was_left_to_approve_anew_are_no_finding(monkeypatch: pytest.MonkeyPatch):
-    """The price changed after the grant, the only approver has left: it ends with what it would have sent."""
+    """The price changed after the grant, the only approver has left: it ends with what people were shown."""
     bob = person("bob")
     row = asked(Ruled, by=person("ann"))
     approve(row, bob)
@@ -141,5 +141,5 @@ def test_contents_that_nobody_was_left_to_approve_anew_are_no_finding(monkeypatc
     type(bob).objects.filter(pk=bob.pk).update(is_active=False)
     run_due()
     row.refresh_from_db()
-    assert (row.state, row.failure_code, row.summary["facts"]) == ("rejected", "nobody_entitled", [["price", "11.00"]])
+    assert (row.state, row.failure_code, row.summary["facts"]) == ("rejected", "nobody_entitled", [["price", "10.00"]])
     assert audited()["findings"] == []
