@@ -32,6 +32,7 @@ __all__ = [
     "Unauthenticated",
     "classify",
     "is_interrupt",
+    "is_out_of_reach",
     "parse_retry_after",
     "read_answer",
 ]
@@ -162,6 +163,27 @@ def is_interrupt(error: BaseException) -> bool:
     # Celery is not imported here: its soft time limit is an Exception like any other, and known by its name
     return not isinstance(error, Exception) or any(
         kind.__name__ == "SoftTimeLimitExceeded" for kind in type(error).__mro__
+    )
+
+
+#: What the usual libraries raise where the other side could not be reached, by package: they are not imported here.
+_OUT_OF_REACH = {
+    "aiohttp": {"ClientConnectionError"},
+    "botocore": {"ConnectionError", "HTTPClientError"},
+    "httpx": {"TransportError"},
+    "requests": {"ConnectionError", "Timeout"},
+    "socket": {"gaierror"},
+    "stripe": {"APIConnectionError"},
+    "urllib3": {"MaxRetryError", "NewConnectionError", "ProtocolError", "TimeoutError"},
+}
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Return whether `error` says that the other side could not be reached, or did not answer in time."""
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return True
+    return any(
+        kind.__name__ in _OUT_OF_REACH.get(kind.__module__.partition(".")[0], ()) for kind in type(error).__mro__
     )
 
 

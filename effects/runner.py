@@ -29,7 +29,7 @@ from effects.exceptions import (
     OutcomeUnrecordedError,
     TroubleError,
 )
-from effects.failures import classify, is_interrupt, read_answer
+from effects.failures import classify, is_interrupt, is_out_of_reach, read_answer
 from effects.intents import summary_as_json
 from effects.models import Execution, RequestExecution
 from effects.models.base import new_id
@@ -362,11 +362,11 @@ def _verify(effect: Effect[Any], row: Execution) -> Verdict:
     try:
         payload = effect.load(row.payload, row.payload_version)
         verdict: Any = effect.verify(context_of(row, payload))
-    except (ConnectionError, TimeoutError) as error:
-        return Unreachable(clean_error(error))
     except Exception as error:  # the project's code or its provider's: look again, then ask a person
         if is_interrupt(error):
             raise  # the process's time is up, which is no answer
+        if is_out_of_reach(error):
+            return Unreachable(clean_error(error))
         log.exception("The look-up of %s %s raised.", row.operation, row.pk)
         return Inconclusive(f"the look-up raised {clean_error(error)}")
     return read_verdict(verdict)

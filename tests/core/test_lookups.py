@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import datetime, timedelta
 from datetime import timezone as tz
 from typing import Any
 
 import pytest
+import requests
+import stripe
 from django.utils import timezone
 
 import effects
@@ -378,13 +381,32 @@ def test_what_is_proven_is_never_given_up() -> None:
     assert row.state == "needs_intervention"
 
 
-@pytest.mark.parametrize("failure", [ConnectionError("refused"), TimeoutError("slow")])
-def test_a_look_up_that_does_not_get_through_is_unreachable(failure: Exception) -> None:
+def asks_nobody(context: Any) -> Any:
+    """Ask a port where nobody listens, as most projects would."""
+    return requests.get("http://127.0.0.1:1/", timeout=5)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ConnectionError("refused"), TimeoutError("slow"), asks_nobody, requests.ReadTimeout("slow"),
+        socket.gaierror("no such name"), stripe.APIConnectionError("refused"),
+    ],
+)  # fmt: skip
+def test_a_look_up_that_does_not_get_through_is_unreachable(failure: Any) -> None:
     """A refused connection or a timeout in `verify` is evidence of nothing and spends nothing."""
     row = in_doubt()
     time_passes(QUIET)
     row = look(row, failure)
     assert (row.state, row.lookups_spent, row.lookups_unreachable) == ("uncertain", 0, 1)
+
+
+def test_an_answer_with_an_error_status_is_one() -> None:
+    """`raise_for_status` tells of an answer: the provider was reached."""
+    row = in_doubt()
+    time_passes(QUIET)
+    row = look(row, requests.HTTPError("404"))
+    assert (row.lookups_spent, row.lookups_unreachable) == (1, 0)
 
 
 def test_an_unreachable_provider_never_escalates() -> None:
