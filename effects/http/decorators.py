@@ -130,10 +130,11 @@ class Protected:
         key = _key_of(self.effects_protection, call)
         if isinstance(key, _Refused):
             call.not_executed(key.code)
-            return key.response
+            return call.send(key.response)
         if key is not None:
-            return _with_key(self.effects_protection, call, key)
+            return call.send(_with_key(self.effects_protection, call, key))
         _refuse_beside(self.effects_protection)
+        call.announce(STATUS, "ignored")
         if self.effects_protection.operation.mode == "transactional":
             with transaction.atomic(using=settings.DATABASE):
                 return _unprotected(call.run())
@@ -174,8 +175,8 @@ class AsyncProtected(Protected):
 
 
 def _request_of(args: tuple[Any, ...]) -> Any:
-    is_function = isinstance(args[0], HttpRequest) or hasattr(args[0], "_request")
-    return args[0] if is_function else args[1]
+    # a method's own argument first: a view may keep the request in an attribute of any name
+    return next((each for each in args[1::-1] if isinstance(getattr(each, "_request", each), HttpRequest)), args[0])
 
 
 def _is_safe(call: Call) -> bool:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 
 from effects.exceptions import MarkedForRollbackError
@@ -111,10 +111,13 @@ def test_row_14_the_project_says_otherwise(send: Sender, ledger: Ledger) -> None
 
 @each_kind
 def test_row_15_what_the_framework_refuses_leaves_nothing(
-    send: Sender, ledger: Ledger, settings: Any, kind: str
+    send: Sender, user: User, ledger: Ledger, settings: Any, kind: str
 ) -> None:
     """Authentication, permission, throttle, parser, media type, negotiation, method and routing: as ever."""
     url = f"/{kind}/api/"
+    User.objects.filter(pk=user.pk).update(first_name="revoked")
+    assert send(url).status_code == 403
+    User.objects.filter(pk=user.pk).update(first_name="")
     for status, answer in (
         (401, Sender(None)(url)),
         (401, Sender(None)(url, headers={"Authorization": "Basic d3Jvbmc6d3Jvbmc="})),
