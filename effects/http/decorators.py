@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
@@ -153,6 +153,11 @@ class AsyncProtected(Protected):
         if hasattr(owner, "initialize_request"):
             refuse_rest_framework(self.effects_protection.operation.name)
         super().__set_name__(owner, name)
+
+    @property
+    def renderer_classes(self) -> NoReturn:
+        """Refuse `@api_view` when the module is imported: it asks the function below it for these."""
+        refuse_rest_framework(self.effects_protection.operation.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the coroutine that answers a request: `(request, …)`, or `(view, request, …)`."""

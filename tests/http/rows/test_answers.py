@@ -106,6 +106,17 @@ def test_row_14_the_project_says_otherwise(send: Sender, ledger: Ledger) -> None
     assert ledger.rows() == 1
 
 
+@each_kind
+def test_row_14_a_success_that_is_released_runs_again(send: Sender, ledger: Ledger, kind: str) -> None:
+    """The handler said that the answer is not worth keeping; a transactional view's rows stand all the same."""
+    for number in (1, 2):
+        answer = send(f"/{kind}/api/", do="say_release", status=200, after=kind == "transactional")
+        assert (answer.status_code, "Idempotent-Replayed" in answer) == (200, False)
+        assert ledger.rows() == (number if kind == "transactional" else 0)
+    assert states() == ["released", "released"]
+    assert len(shop.seen) == 2
+
+
 # -- row 15 ------------------------------------------------------------------------------------------------------------
 
 

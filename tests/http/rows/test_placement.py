@@ -84,6 +84,7 @@ async def async_view(request: Any) -> Any:
         (lambda: PROTECT(APIView), "on a method"),
         (lambda: method_decorator(PROTECT, "post")(type("V", (APIView,), {"post": view})), "on the method itself"),
         (lambda: PROTECT(async_view), "Make it a plain"),
+        (lambda: api_view(["POST"])(idempotent("rows.placed.async", mode="journaled")(async_view)), "awaits nothing"),
         (lambda: PROTECT("view"), "goes on a view"),
     ],
 )
