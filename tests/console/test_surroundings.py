@@ -7,19 +7,28 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
-from django.urls import reverse
+from django.urls import clear_url_caches, path, reverse
 from django.utils.http import urlencode
 
 import effects
 from effects.effect import _registry
-from effects.models import Execution, Request
+from effects.models import Approval, Execution, Receipt, Request
 from effects.testing import provider_says
+from effects_admin.admin import ApprovalAdmin, ExecutionAdmin, ReceiptAdmin, RequestAdmin
 from tests.console.declared import Charge, PayOut
 from tests.console.pages import form_of, page_of, send, text_of, verb_of
 from tests.console.scene import Scene, make_request, pages
 
 pytestmark = pytest.mark.django_db
+#: A site that is not called "admin", the only one of a project.
+desk = admin.AdminSite("desk")
+for model, console in (
+    (Execution, ExecutionAdmin), (Request, RequestAdmin), (Approval, ApprovalAdmin), (Receipt, ReceiptAdmin),
+):  # fmt: skip
+    desk.register(model, console)
+urlpatterns = [path("desk/", desk.urls)]
 LISTED = "admin:effects_execution_changelist"
 tenant_here: ContextVar[str] = ContextVar("tenant_here", default="nobody's")
 
@@ -129,3 +138,25 @@ def test_pages_work_without_time_zones(scene: Scene, chief: User, browser: Any, 
         assert shown.status_code in (200, 400), name
         if name == "execution":
             assert re.search(r"\d\d:\d\d:\d\d CES?T", text_of(shown))
+
+
+@pytest.fixture
+def at_the_desk(settings: Any) -> Iterator[None]:
+    """A project whose only admin site has another name and another address."""
+    settings.ROOT_URLCONF = __name__
+    clear_url_caches()
+    yield
+    clear_url_caches()
+
+
+@pytest.mark.usefixtures("at_the_desk")
+def test_pages_stay_on_the_projects_own_site(scene: Scene, chief: User, browser: Any) -> None:
+    """Every link, form and redirect leads to the site that the page is on."""
+    client = browser(chief)
+    for name, address in {**pages(scene), "app": "/desk/effects/"}.items():
+        shown = client.get(address)
+        assert shown.status_code in (200, 400), name
+        assert 'href="/admin/' not in shown.content.decode(), name
+    done = send(client, verb_of(scene.hopeless, "resolve"), decision="applied", reason="x")
+    assert done.headers["Location"] == page_of(scene.hopeless)
+    assert page_of(scene.hopeless).startswith("/desk/")
