@@ -246,6 +246,21 @@ def test_row_20_the_database_is_down(ledger: Ledger, monkeypatch: pytest.MonkeyP
     assert (ledger.applied(), ledger.rows()) == (0, 0)
 
 
+def test_row_20_the_status_cannot_be_read(send: Sender, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with Retry-After as well, also where it is not even known who asks."""
+    assert send("/declared/api/").status_code == 201
+    url = f"/operations/{Request.objects.get().pk}/"
+    assert send(url, None, method="GET").status_code == 200
+    with monkeypatch.context() as away:
+        away.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+        away.setitem(connection.settings_dict, "PORT", "1")
+        connection.close()
+        answer = send(url, None, method="GET")
+    connection.close()
+    assert (answer.status_code, code(answer)) == (503, "execution_unavailable")
+    assert int(answer["Retry-After"]) > 0
+
+
 # -- rows 22, 23 -------------------------------------------------------------------------------------------------------
 
 
