@@ -8,7 +8,7 @@ from typing import Any
 from django.apps import apps
 from django.contrib.auth import get_backends, get_user_model
 from django.contrib.auth.backends import ModelBackend
-from django.core.exceptions import ObjectDoesNotExist
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import Error
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
@@ -22,6 +22,8 @@ __all__ = ["USER", "could_decide", "in_words", "is_entitled", "list_people", "so
 
 #: What the ids of actors begin with that are users of the project.
 USER = "user:"
+#: What a text that is no primary key of a model raises, such as one from before its keys became UUIDs.
+_NO_KEY = (ValueError, ValidationError)
 
 
 def is_entitled(user: Any, rule: ApprovalRule, context: Context[Any] | None = None) -> bool:
@@ -101,7 +103,7 @@ def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] 
         return False
     try:
         user = get_user_model()._default_manager.get(pk=actor_id.removeprefix(USER))
-    except (ObjectDoesNotExist, ValueError):
+    except (ObjectDoesNotExist, *_NO_KEY):
         return False
     return is_entitled(user, rule, context)
 
@@ -141,7 +143,7 @@ def _target_of(context: Context[Any] | None) -> Any:
     label, pk = context.about
     try:
         return apps.get_model(label)._default_manager.filter(pk=pk).first()
-    except (LookupError, ValueError):
+    except (LookupError, *_NO_KEY):
         return None
 
 

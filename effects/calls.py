@@ -24,6 +24,7 @@ from effects.intents import Intent, context_of_intent, make_intent, refuse_to_wa
 from effects.models import Execution
 from effects.models.base import new_id
 from effects.outcomes import Outcome
+from effects.settlement import in_tenant
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot
 from effects.states import ExecutionState
@@ -250,13 +251,14 @@ def compensate(
         raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
     if original.compensates_id is not None:
         raise WrongStateError("An undoing is not undone itself; perform the effect anew under a key of its own.")
-    intent = _intent(
-        found, handle, found.load(original.payload, original.payload_version),
-        key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
-        tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk, reason=reason,
-        seen_revision=revision,
-    )  # fmt: skip
-    return _perform(intent, handle)
+    with in_tenant(original.tenant):  # whoever orders it need not be there: an operator's page, a task
+        intent = _intent(
+            found, handle, found.load(original.payload, original.payload_version),
+            key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
+            tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk,
+            reason=reason, seen_revision=revision,
+        )  # fmt: skip
+        return _perform(intent, handle)
 
 
 def supersede(
@@ -285,7 +287,7 @@ def supersede(
         old = Execution.objects.get(pk=queries.get(ref).id)
     (found, handle), asked = _find(old.operation), old.requested_by
     about = (old.about_type, old.about_id) if old.about_type else None
-    with redaction.hiding(payload):
+    with in_tenant(old.tenant), redaction.hiding(payload):
         intent = _intent(
             found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
             key=old.key, requested_by=requested_by, on_behalf_of=Actor(**asked) if asked else None, tenant=old.tenant,

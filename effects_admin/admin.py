@@ -324,8 +324,8 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     id_columns = ("execution_id", "request_id")
     search_help_text = "Exactly: the ref of an execution or of a request."
     fields = ("of_what", "sequence", "at_shown", "event", "said", "from_state", "to_state", "reason", "revision",
-              "epoch", "may_have_applied", "actor_id", "actor_label", "evidence_shown")  # fmt: skip
-    readonly_fields = ("of_what", "at_shown", "said", "evidence_shown")
+              "epoch", "may_have_applied", "actor_id_shown", "actor_label_shown", "evidence_shown")  # fmt: skip
+    readonly_fields = ("of_what", "at_shown", "said", "actor_id_shown", "actor_label_shown", "evidence_shown")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
         """Return the rows with what they are of, without the payloads."""
@@ -363,6 +363,16 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     def actor(self, row: Receipt) -> str:
         """Who did it; empty: the machine."""
         return visible(row.actor_label or row.actor_id)
+
+    @admin.display(description="actor id")
+    def actor_id_shown(self, row: Receipt) -> str:
+        """The id of who did it."""
+        return visible(row.actor_id)
+
+    @admin.display(description="actor label")
+    def actor_label_shown(self, row: Receipt) -> str:
+        """Their name at that time."""
+        return visible(row.actor_label)
 
     @admin.display(description="of")
     def of_what(self, row: Receipt) -> SafeString:

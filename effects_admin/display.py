@@ -45,7 +45,7 @@ def money(amount: int | None, currency: str) -> str:
         return ""
     code = currency.upper()
     if not (len(code) == 3 and code.isalpha() and code.isascii()):
-        return f"{number_format(amount, force_grouping=True)} minor units {currency}".rstrip()
+        return f"{number_format(amount, force_grouping=True)} minor units {visible(currency)}".rstrip()
     digits = digits_of(code)
     whole, part = divmod(abs(amount), 10**digits)
     exact = f"{'-' if amount < 0 else ''}{whole}" + (f".{part:0{digits}d}" if digits else "")
@@ -76,7 +76,10 @@ def odd_currencies() -> dict[int, list[str]]:
 
 def moment(at: datetime | None) -> str:
     """Return an instant in the page's time zone, which it names: two hours of an autumn night look alike without."""
-    return f"{timezone.localtime(at):%Y-%m-%d %H:%M:%S %Z}" if at else ""
+    if at is None:
+        return ""
+    aware = at if timezone.is_aware(at) else timezone.make_aware(at)  # naive: USE_TZ is off
+    return f"{timezone.localtime(aware):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def span(length: timedelta) -> str:

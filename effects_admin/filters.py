@@ -33,7 +33,7 @@ from effects.states import (
     values,
 )
 from effects.types import Risk
-from effects_admin.display import odd_currencies
+from effects_admin.display import odd_currencies, visible
 from effects_admin.words import EVENTS, REASONS, label
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "ExecutionOperationFilter",
     "ExecutionReasonFilter",
     "ExecutionStateFilter",
+    "NameFilter",
     "ProviderFilter",
     "PurposeFilter",
     "RequestOperationFilter",
@@ -56,6 +57,7 @@ __all__ = [
     "amount_choices",
     "of_age",
     "of_amount",
+    "with_name",
 ]
 
 #: Thresholds of the amount filter, in whole units of a currency.
@@ -258,7 +260,26 @@ class RequestReasonFilter(_ReasonFilter):
     reasons = RequestReason
 
 
-class ExecutionOperationFilter(WordFilter):
+class NameFilter(WordFilter):
+    """Filters a column by names that the code declares, and by any other that the address says.
+
+    What was recorded under a name outlives the code that declared it: the pages of such rows lead here.
+    """
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices, with the one of the address among them."""
+        return with_name(self.words(), self.value())
+
+
+def with_name(declared: Iterable[tuple[str, str]], chosen: str | None) -> list[tuple[str, str]]:
+    """Return declared names, and the chosen one if it is not among them; no name holds a NUL."""
+    choices = list(declared)
+    if not chosen or "\x00" in chosen or chosen in dict(choices):
+        return choices
+    return [*choices, (chosen, f"{visible(chosen)} (not declared any more)")]
+
+
+class ExecutionOperationFilter(NameFilter):
     """By operation, of the registered effects."""
 
     title, parameter_name = "operation", "operation"
@@ -269,7 +290,7 @@ class ExecutionOperationFilter(WordFilter):
         return [(name, name) for name in sorted(names)]
 
 
-class ProviderFilter(WordFilter):
+class ProviderFilter(NameFilter):
     """By provider, of the registered effects."""
 
     title, parameter_name = "provider", "provider"
@@ -279,7 +300,7 @@ class ProviderFilter(WordFilter):
         return [(name, name) for name in sorted({effect.provider for effect in registered()})]
 
 
-class RequestOperationFilter(WordFilter):
+class RequestOperationFilter(NameFilter):
     """By operation, of the protected views."""
 
     title, parameter_name = "operation", "operation"

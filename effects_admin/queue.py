@@ -24,7 +24,7 @@ from effects.transitions import TROUBLED_FROM
 from effects.types import Actor
 from effects_admin.cases import votes_of, why_no_vote
 from effects_admin.display import distance, money, span, visible
-from effects_admin.filters import age_choices, amount_choices, of_age, of_amount
+from effects_admin.filters import age_choices, amount_choices, of_age, of_amount, with_name
 from effects_admin.words import REASONS, label
 
 __all__ = ["Entry", "QueueForm", "Section", "context", "show"]
@@ -72,6 +72,14 @@ def _choices(words: Mapping[str, str]) -> list[tuple[str, str]]:
     return [("", "any"), *words.items()]
 
 
+class NameField(forms.ChoiceField):
+    """Names that the code declares; any other narrows too, since rows outlive the code that declared theirs."""
+
+    def valid_value(self, value: Any) -> bool:
+        """Take every name that a row may have."""
+        return "\x00" not in str(value)
+
+
 def _operations() -> list[tuple[str, str]]:
     names = {effect.operation for effect in registered()} | set(operations())
     return _choices({name: name for name in sorted(names)})
@@ -91,10 +99,16 @@ class QueueForm(forms.Form):
         required=False,
         choices=_choices({str(r): REASONS.get(r, label(r)) for r in (*ExecutionReason, *RequestReason) if r}),
     )
-    provider = forms.ChoiceField(required=False, choices=_providers)
-    operation = forms.ChoiceField(required=False, choices=_operations)
+    provider = NameField(required=False, choices=_providers)
+    operation = NameField(required=False, choices=_operations)
     age = forms.ChoiceField(required=False, choices=_choices(dict(age_choices())))
     amount = forms.ChoiceField(required=False, choices=_choices(dict(amount_choices())))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("provider", "operation"):
+            field: Any = self.fields[name]
+            field.choices = with_name(field.choices, self.data.get(name))
 
     def chosen(self) -> dict[str, str]:
         """Return what was chosen; what is no choice narrows nothing."""

@@ -102,7 +102,7 @@ def _carry_out(
         return _verb_page(console, verb, request, fresh, form, why_not=why_not, error=str(error), status=status)
     # what was undone or asked for again is an execution of its own: that is where the news is
     now = console.find(request, result.ref if isinstance(result, Outcome) else str(case.row.pk))
-    messages.success(request, f"{verb.done} {console.told(now, case)}")
+    messages.success(request, visible(f"{verb.done} {console.told(now, case)}"))
     return HttpResponseRedirect(reverse(url_name(now.row, "change"), args=[now.row.pk]))
 
 

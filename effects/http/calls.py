@@ -86,6 +86,13 @@ class Call:
             with without_request():
                 return self.handle(error), True
 
+    def send(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return what goes out; an answer of ours is finished by no code of the view's."""
+        return response
+
+    def announce(self, header: str, value: str) -> None:
+        """Put a header on the answer that the view's framework makes of an error; Django's has no place for one."""
+
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return the response with its bytes made."""
         return rendered(response)

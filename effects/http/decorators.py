@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
@@ -130,10 +130,11 @@ class Protected:
         key = _key_of(self.effects_protection, call)
         if isinstance(key, _Refused):
             call.not_executed(key.code)
-            return key.response
+            return call.send(key.response)
         if key is not None:
-            return _with_key(self.effects_protection, call, key)
+            return call.send(_with_key(self.effects_protection, call, key))
         _refuse_beside(self.effects_protection)
+        call.announce(STATUS, "ignored")
         if self.effects_protection.operation.mode == "transactional":
             with transaction.atomic(using=settings.DATABASE):
                 return _unprotected(call.run())
@@ -152,6 +153,11 @@ class AsyncProtected(Protected):
         if hasattr(owner, "initialize_request"):
             refuse_rest_framework(self.effects_protection.operation.name)
         super().__set_name__(owner, name)
+
+    @property
+    def renderer_classes(self) -> NoReturn:
+        """Refuse `@api_view` when the module is imported: it asks the function below it for these."""
+        refuse_rest_framework(self.effects_protection.operation.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the coroutine that answers a request: `(request, …)`, or `(view, request, …)`."""
@@ -174,8 +180,8 @@ class AsyncProtected(Protected):
 
 
 def _request_of(args: tuple[Any, ...]) -> Any:
-    is_function = isinstance(args[0], HttpRequest) or hasattr(args[0], "_request")
-    return args[0] if is_function else args[1]
+    # a method's own argument first: a view may keep the request in an attribute of any name
+    return next((each for each in args[1::-1] if isinstance(getattr(each, "_request", each), HttpRequest)), args[0])
 
 
 def _is_safe(call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
@@ -47,6 +48,7 @@ class ViewCall(Call):
     def __init__(self, request: Any, run: Callable[[], HttpResponseBase]) -> None:
         super().__init__(request, run)
         self.view: Any = request.parser_context["view"]
+        self._finished: HttpResponseBase | None = None
 
     @property
     def http(self) -> HttpRequest:
@@ -66,6 +68,16 @@ class ViewCall(Call):
         """
         raise NotAuthenticated
 
+    def send(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return what goes out: the view's `finalize_response` may expect `data`, or change a stored answer."""
+        if response is not self._finished:
+            self.view.finalize_response = functools.partial(APIView.finalize_response, self.view)
+        return response
+
+    def announce(self, header: str, value: str) -> None:
+        """Put a header on whatever `dispatch` answers."""
+        self.view.headers[header] = value
+
     def finish(self, response: HttpResponseBase) -> HttpResponseBase:
         """Finalize and render as `dispatch` does, and keep it from doing so again: the bytes are to be stored."""
         view, finalize = self.view, self.view.finalize_response
@@ -75,7 +87,7 @@ class ViewCall(Call):
         def once(request: Any, answer: HttpResponseBase, *args: Any, **kwargs: Any) -> HttpResponseBase:
             return answer if answer is finished else finalize(request, answer, *args, **kwargs)
 
-        view.finalize_response = once
+        view.finalize_response, self._finished = once, finished
         return finished
 
     def handle(self, error: Exception) -> HttpResponseBase:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
+from django.conf import settings as project
+from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
 
@@ -57,6 +59,7 @@ PARTS = ("method", "path", "query", "body", "media_type")
 JSON_TYPES = ("application/json", "text/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
 MULTIPART_TYPE = "multipart/form-data"
+_ASCII = bytes(range(128))
 
 
 class UnknownDefinitionError(EffectsError, LookupError):
@@ -165,14 +168,18 @@ def _definition_1(request: Request, fields: Fields) -> dict[str, str]:
 def _query(http: HttpRequest) -> Iterable[str]:
     # In the order sent: a view may give meaning to it ("?sort=a&sort=b", or the last one wins), and a client
     # that repeats a request repeats its URL. Decoded, since "%41" and "A" are one (RFC 3986 §6.2.2.2).
-    for name, value in _pairs(http.META.get("QUERY_STRING", "")):
+    for name, value in _pairs(http):
         yield name
         yield value
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _pairs(http: HttpRequest) -> list[tuple[str, str]]:
+    text = http.META.get("QUERY_STRING", "")
+    # WSGI hands bytes over as Latin-1 (PEP 3333), ASGI as the text that they are. Written with escapes, a byte that
+    # was sent bare and one that was sent escaped are one, as for Django.
+    raw = text.encode("latin-1" if isinstance(http, WSGIRequest) else "utf-8", "surrogateescape")
     # surrogateescape keeps invalid UTF-8 apart that Django's own decoding would merge into U+FFFD.
-    return parse_qsl(text, keep_blank_values=True, encoding="utf-8", errors="surrogateescape")
+    return parse_qsl(quote(raw, safe=_ASCII), keep_blank_values=True, encoding="utf-8", errors="surrogateescape")
 
 
 def _media_type(http: HttpRequest, media_type: str, parameters: Mapping[str, Any]) -> Iterable[str]:
@@ -194,6 +201,11 @@ def _is_json(media_type: str) -> bool:
     return media_type in JSON_TYPES or media_type.endswith("+json")
 
 
+def _is_utf_8(http: HttpRequest) -> bool:
+    """Return whether a text body is decoded as UTF-8, unless its parser knows better."""
+    return (http.encoding or project.DEFAULT_CHARSET).lower() in ("utf-8", "utf8")
+
+
 def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) -> Iterable[str | bytes]:
     """Return kind and contents of the body."""
     if callable(fields):
@@ -204,6 +216,9 @@ def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) 
     if media_type == MULTIPART_TYPE:
         return ("multipart", *_multipart(read_multipart(request, limit), counting))
     raw = read_body(http, limit)
+    if raw is not None and not _is_utf_8(http):
+        # decoded otherwise, two bodies that are one value as UTF-8 may be two
+        return ("bytes", raw)
     if _is_json(media_type):
         text = _json_of_value(parsed_json(request), counting) if raw is None else _json_of_bytes(raw, counting)
         return ("bytes", raw or b"") if text is None else ("json", text)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
@@ -42,21 +43,18 @@ log = get_logger("effects.http")
 DOUBT_HINT = timedelta(seconds=30)
 
 
+@transaction.non_atomic_requests
 @require_safe
 def operation_status(request: HttpRequest, ref: UUID) -> HttpResponseBase:
     """Answer where an operation stands; 404 for anybody but the tenant and subject that sent it.
 
     REST framework's default authenticators are used where it is installed, Django's own session otherwise.
     """
-    caller: Any = request
-    if apps.is_installed("rest_framework"):
-        from effects.http.drf import authenticated  # noqa: PLC0415 - REST framework is optional
-
-        caller = authenticated(request)
-        if isinstance(caller, HttpResponseBase):
-            return caller
     try:
         with reaching("reading a request"):
+            caller = _caller_of(request)
+            if isinstance(caller, HttpResponseBase):
+                return caller
             found = _find(ref)
             _refuse_others(caller, found)
             decision = decide(found, now())
@@ -91,6 +89,15 @@ def reported_state(decision: Decision) -> str:
         return str(standing.speaker.state)
     request: RequestSnapshot | None = getattr(decision, "request", None)
     return str(request.state) if request is not None else ""
+
+
+def _caller_of(request: HttpRequest) -> Any:
+    """Return the request with whoever REST framework's authenticators find, where it is installed; or their refusal."""
+    if not apps.is_installed("rest_framework"):
+        return request
+    from effects.http.drf import authenticated  # noqa: PLC0415 - REST framework is optional
+
+    return authenticated(request)
 
 
 def _find(ref: UUID) -> RequestSnapshot:

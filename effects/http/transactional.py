@@ -101,8 +101,9 @@ class _Run:
     ) -> None:
         """Freeze the answer, or free the key: with its rows standing, or by rolling all back."""
         status, wish = response.status_code, None
-        if status >= 400:
+        if status >= 400 or handle.wants_release:
             wish = self.protection.wish(response, handle)
+        if status >= 400:
             nothing_stands = undone or not wrote
             if wish is None and (status >= 500 or not wrote or (undone and status in TRANSIENT)):
                 raise _NothingKeptError(response)

@@ -196,13 +196,13 @@ def test_lists_filter_by_amount_in_whole_units(waiting: Any, browser: Any, ann: 
      ({"provider": "bank/main"}, "wd"), ({"provider": "cards/main"}, ""), ({"state": "needs_intervention"}, "d"),
      ({"reason": "budget_spent"}, "d"), ({"reason": "handler_failed"}, "r"), ({"amount": "1000"}, "w"),
      ({"age": "over-hour"}, "d"), ({"age": "under-hour"}, "w r"), ({"q": "d1"}, "d"), ({"q": "user:7"}, "r"),
-     ({"q": "d"}, ""), ({"provider": "nonsense"}, "wd r"), ({"q": "  "}, "wd r"),
+     ({"q": "d"}, ""), ({"provider": "nonsense"}, ""), ({"state": "nonsense"}, "wd r"), ({"q": "  "}, "wd r"),
      ({"age": "x", "amount": "1"}, "wd r")],
 )  # fmt: skip
 def test_queue_is_narrowed(
     query: dict[str, str], found: str, waiting: Any, doubtful: Any, browser: Any, ann: User
 ) -> None:
-    """Each filter and the exact search narrow every section of the queue; what is no choice narrows nothing."""
+    """Each filter and the exact search narrow every section of the queue; what is no word narrows nothing."""
     refs = {"w": page_of(waiting("w1", amount=5_000_00).ref), "d": page_of(doubtful("d1").ref)}
     request = make_request("r1")
     type(request).objects.update(operation="payments.refund_order")

@@ -239,6 +239,18 @@ def test_a_permission_for_the_object_that_it_is_about_is_enough(
     assert approve(row, carl).state == "pending"
 
 
+def test_the_object_had_another_kind_of_key(ann: Any, bob: Any, rule: Any, settings: Any, monkeypatch: Any) -> None:
+    """What it is about cannot be found under a key from before its model had UUIDs; nobody's page breaks on it."""
+    rule()
+    settings.AUTHENTICATION_BACKENDS = [*settings.AUTHENTICATION_BACKENDS, f"{__name__}.ForOneObject"]
+    monkeypatch.setattr(ForOneObject, "granted", set())
+    row = asked(Ruled, by=ann, about=Group.objects.create(name="order 17"))
+    Execution.objects.filter(pk=row.pk).update(about_type="effects.execution", about_id="17")
+    row.refresh_from_db()
+    assert not is_approver(row, live(row), person("carl", approver=False))
+    assert is_approver(row, live(row), bob)
+
+
 def test_the_object_is_gone(ann: Any, bob: Any, rule: Any) -> None:
     """Then only who holds the permission for everything decides."""
     rule()

@@ -19,6 +19,8 @@ READS = [
     'ROLLBACK TO SAVEPOINT "s1"',
     "SET LOCAL lock_timeout = '1s'",
     "SHOW server_version",
+    "SELECT '--' FROM t",
+    "SELECT E'it\\'s; ' FROM t /* 'it''s' */",
 ]
 WRITES = [
     'INSERT INTO "t" VALUES (1)',
@@ -32,6 +34,15 @@ WRITES = [
     "DO $$ BEGIN END $$",
     "CREATE TABLE t2 (a int)",
     "/* SELECT */ INSERT INTO t VALUES (1)",
+    "SELECT '--'; DELETE FROM t",
+    "WITH a AS (SELECT '--'), b AS (DELETE FROM t RETURNING 1) SELECT 1",
+    'WITH a AS (SELECT "--" FROM t), b AS (DELETE FROM t RETURNING 1) SELECT 1',
+    "SELECT '/*', id INTO t2 FROM t WHERE a = '*/'",
+    "SELECT E'\\'' , 'x'; DELETE FROM t --'",
+    # not understood, so not plainly a read
+    "/* /* */ SELECT 1 */ DELETE FROM t",
+    "SELECT $$'$$; DELETE FROM t WHERE a = ''",
+    "SELECT 'not closed",
 ]
 
 

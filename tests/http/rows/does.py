@@ -173,8 +173,10 @@ def interrupt(data: dict[str, Any]) -> Any:
 def say_release(data: dict[str, Any]) -> Any:
     handle = effects.current()
     assert handle is not None
+    if data.get("after"):
+        _happen({**data, "number": _run()})
     handle.release()
-    return Response({"run": _run()}, status=422)
+    return Response({"run": _run()}, status=data.get("status", 422))
 
 
 @_does

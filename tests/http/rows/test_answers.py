@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 
 from effects.exceptions import MarkedForRollbackError
@@ -106,15 +106,29 @@ def test_row_14_the_project_says_otherwise(send: Sender, ledger: Ledger) -> None
     assert ledger.rows() == 1
 
 
+@each_kind
+def test_row_14_a_success_that_is_released_runs_again(send: Sender, ledger: Ledger, kind: str) -> None:
+    """The handler said that the answer is not worth keeping; a transactional view's rows stand all the same."""
+    for number in (1, 2):
+        answer = send(f"/{kind}/api/", do="say_release", status=200, after=kind == "transactional")
+        assert (answer.status_code, "Idempotent-Replayed" in answer) == (200, False)
+        assert ledger.rows() == (number if kind == "transactional" else 0)
+    assert states() == ["released", "released"]
+    assert len(shop.seen) == 2
+
+
 # -- row 15 ------------------------------------------------------------------------------------------------------------
 
 
 @each_kind
 def test_row_15_what_the_framework_refuses_leaves_nothing(
-    send: Sender, ledger: Ledger, settings: Any, kind: str
+    send: Sender, user: User, ledger: Ledger, settings: Any, kind: str
 ) -> None:
     """Authentication, permission, throttle, parser, media type, negotiation, method and routing: as ever."""
     url = f"/{kind}/api/"
+    User.objects.filter(pk=user.pk).update(first_name="revoked")
+    assert send(url).status_code == 403
+    User.objects.filter(pk=user.pk).update(first_name="")
     for status, answer in (
         (401, Sender(None)(url)),
         (401, Sender(None)(url, headers={"Authorization": "Basic d3Jvbmc6d3Jvbmc="})),
@@ -230,6 +244,21 @@ def test_row_20_the_database_is_down(ledger: Ledger, monkeypatch: pytest.MonkeyP
     connection.close()
     assert not shop.seen
     assert (ledger.applied(), ledger.rows()) == (0, 0)
+
+
+def test_row_20_the_status_cannot_be_read(send: Sender, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with Retry-After as well, also where it is not even known who asks."""
+    assert send("/declared/api/").status_code == 201
+    url = f"/operations/{Request.objects.get().pk}/"
+    assert send(url, None, method="GET").status_code == 200
+    with monkeypatch.context() as away:
+        away.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+        away.setitem(connection.settings_dict, "PORT", "1")
+        connection.close()
+        answer = send(url, None, method="GET")
+    connection.close()
+    assert (answer.status_code, code(answer)) == (503, "execution_unavailable")
+    assert int(answer["Retry-After"]) > 0
 
 
 # -- rows 22, 23 -------------------------------------------------------------------------------------------------------

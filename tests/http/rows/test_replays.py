@@ -97,6 +97,7 @@ def test_row_17_access_was_revoked_since(send: Sender, user: User, ledger: Ledge
     User.objects.filter(pk=user.pk).update(first_name="revoked")
     refused.append(send(f"/{kind}/api/"))
     User.objects.filter(pk=user.pk).update(first_name="", is_active=False)
+    refused.append(send(f"/{kind}/api/"))
     refused.append(Sender(None)(f"/{kind}/api/"))
     assert {answer.status_code for answer in refused} <= {401, 403}
     assert not [answer for answer in refused if json.loads(first.content)["run"].encode() in answer.content]
