@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
+
+from effects.models import Execution
 
 VERBS = ("propose", "poll", "list", "approve", "deny", "withdraw")
 
@@ -16,6 +19,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int, int]] = {
     "stranger":   (403,     404,  0,    404,     404,  404),
     "agent":      (201,     200,  0,    403,     403,  200),
     "ann":        (403,     200,  1,    403,     403,  200),
+    "for another": (201,    200,  0,    403,     403,  403),
     "other agent": (201,    404,  0,    404,     404,  404),
     "approver":   (403,     200,  1,    200,     200,  403),
     "viewer":     (403,     200,  0,    403,     403,  403),
@@ -46,6 +50,9 @@ def as_role(api: Any, agent: Any, person: Callable[..., Any]) -> Callable[[str],
             return api(None)
         if name in {"agent", "ann"}:
             return api(agent.user, **{"X-Person": str(ann.pk)}) if name == "agent" else api(ann)
+        if name == "for another":  # the same account, in another person's name, which sees everything
+            agent.user.user_permissions.add(Permission.objects.get(codename="view_execution"))
+            return api(User.objects.get(pk=agent.user.pk), **{"X-Person": str(person("zoe").pk)})
         user = person(name, *RIGHTS.get(name, ()))
         if name == "superuser":
             user.is_superuser = True
@@ -71,6 +78,7 @@ def test_a_role_gets_exactly_this(as_role: Callable[[str], Any], role: str) -> N
             assert answer["Content-Type"] == "application/problem+json"
             assert answer["Cache-Control"] == "no-store"
             assert answer.json()["code"]
+            assert Execution.objects.get(pk=proposal["ref"]).state == "awaiting_approval"
             assert proposal["summary"]["title"] not in answer.content.decode()
     assert dict(zip(VERBS, found, strict=True)) == dict(zip(VERBS, MATRIX[role], strict=True))
 
