@@ -95,6 +95,10 @@ class Deduplication:
 
     lifetime: timedelta
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.lifetime, timedelta) or self.lifetime <= timedelta(0):
+            raise ValueError(f"Deduplication(lifetime=…) takes a timedelta longer than zero, not {self.lifetime!r}")
+
 
 @dataclass(frozen=True)
 class Retry:
@@ -109,8 +113,10 @@ class Retry:
     ceiling: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
             raise ValueError("Retry(attempts=…) is at least 1: the first send counts")
+        if not all(isinstance(it, timedelta) and it >= timedelta(0) for it in (self.first, self.ceiling)):
+            raise ValueError("Retry: first and ceiling are timedeltas of zero or more")
 
 
 @dataclass(frozen=True)
@@ -173,12 +179,12 @@ class ApprovalRule:
             )
         if len(self.approvers) > MAX_APPROVERS:
             raise ValueError(f"ApprovalRule(approvers=…) is a text of at most {MAX_APPROVERS} characters")
-        if self.quorum < 1:
+        if not isinstance(self.quorum, int) or self.quorum < 1:
             raise ValueError("ApprovalRule(quorum=…) is at least 1")
-        if self.decide_within <= timedelta(0) or self.use_within <= timedelta(0):
-            raise ValueError("ApprovalRule: decide_within and use_within are longer than zero")
-        if self.not_before is not None and self.not_before.tzinfo is None:
-            raise ValueError("ApprovalRule(not_before=…) needs a time zone")
+        if not all(isinstance(it, timedelta) and it > timedelta(0) for it in (self.decide_within, self.use_within)):
+            raise ValueError("ApprovalRule: decide_within and use_within are timedeltas longer than zero")
+        if self.not_before is not None and getattr(self.not_before, "tzinfo", None) is None:
+            raise ValueError("ApprovalRule(not_before=…) is a datetime with a time zone")
 
     @property
     def terms(self) -> tuple[str, ...]:
