@@ -44,7 +44,7 @@ _SETTINGS = """
 from mysite.settings import *
 import dj_database_url
 DATABASES["default"] = {**DATABASES["default"], **dj_database_url.parse(%r)}
-ALLOWED_HOSTS = ["localhost"]
+ALLOWED_HOSTS = ["localhost", "testserver"]
 import django
 if django.VERSION < (6, 1) and "MAILERS" in globals():
     EMAIL_BACKEND = MAILERS["default"]["BACKEND"]
