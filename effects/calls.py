@@ -11,6 +11,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import models, transaction
+from django.utils.asyncio import async_unsafe
 
 from effects import queries, redaction, runner, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
@@ -23,7 +24,7 @@ from effects.failures import classify, read_answer
 from effects.intents import Intent, context_of_intent, make_intent, refuse_to_wait
 from effects.models import Execution
 from effects.models.base import new_id
-from effects.outcomes import Outcome
+from effects.outcomes import AwaitingApproval, Outcome
 from effects.settlement import in_tenant
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot
@@ -32,7 +33,10 @@ from effects.types import Actor, Context, Later, Permit, Proceed, Refuse, SendRe
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
 
+_IN_ASYNC = "effects.{} blocks, and this is async code: write `await {}`."
 
+
+@async_unsafe(_IN_ASYNC.format("perform", "effects.aperform(…)"))
 def perform(
     effect: type[Effect[Any]] | str,
     *,
@@ -169,6 +173,7 @@ class Sending:
         self.answer = answer
 
 
+@async_unsafe(_IN_ASYNC.format("perform_later", "sync_to_async(effects.perform_later)(…)"))
 def perform_later(
     effect: type[Effect[Any]] | str,
     *,
@@ -305,7 +310,9 @@ aget = sync_to_async(queries.get, thread_sensitive=True)
 
 def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
     found = license_intent(intent, handle)
-    return (runner.send(found) if isinstance(found, runner.License) else found).outcome
+    outcome = (runner.send(found) if isinstance(found, runner.License) else found).outcome
+    # until when they decide stands in the approval's row
+    return queries.get_outcome(outcome.ref) if isinstance(outcome, AwaitingApproval) else outcome
 
 
 def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.License | ExecutionSnapshot:
@@ -364,7 +371,7 @@ def _intent(
 
 
 def _name(effect: type[Effect[Any]] | str) -> str:
-    return effect if isinstance(effect, str) else effect.__name__
+    return effect.__name__ if isinstance(effect, type) else str(effect)
 
 
 def _uuid(ref: str | UUID | None) -> UUID | None:

@@ -17,7 +17,7 @@ from django.apps import AppConfig, apps
 from django.contrib.auth import get_permission_codename
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.utils.connection import ConnectionDoesNotExist
@@ -60,11 +60,13 @@ def register_checks() -> None:
         check_settings, check_package, check_journal, check_journal_options, check_views_beside, check_risk_rules,
     ):  # fmt: skip
         checks.register(check, TAG)
-    # not at the head: they need the URLs' side of the library, and its messages are made here
+    # not at the head: they need what stands above this module, and their messages are made here
+    from effects import project_checks as projects  # noqa: PLC0415
     from effects import view_checks as views  # noqa: PLC0415
 
     for check in (
         views.check_transactions_of_views, views.check_effects_of_views, views.check_status_url, views.check_cors,
+        projects.check_time_zones, projects.check_dispatch, projects.check_names_in_effects,
     ):  # fmt: skip
         checks.register(check, TAG)
     for check in (check_server, check_migrations):
@@ -208,6 +210,8 @@ def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
         return []
     try:
         loader = MigrationLoader(connection, ignore_no_migrations=True)
+    except OperationalError:
+        return []  # E010, of check_server
     except DatabaseError as error:
         return [_unreachable(connection, error)]
     known = {name for label, name in loader.disk_migrations if label == APP_LABEL}

@@ -290,7 +290,9 @@ def get_effect(operation: str | type[Effect[Any]]) -> Effect[Any]:
     Raises:
         EffectDefinitionError: it is not registered.
     """
-    name = operation if isinstance(operation, str) else operation.operation
+    if not isinstance(operation, str | type):
+        raise EffectDefinitionError(f"an effect is named by its class or its operation, not by {operation!r:.80}")
+    name = operation if isinstance(operation, str) else str(getattr(operation, "operation", ""))
     effect = _registry.get(name)
     if effect is None or (not isinstance(operation, str) and type(effect) is not operation):
         shown = name if isinstance(operation, str) else _path(operation)
@@ -305,12 +307,47 @@ def _path(cls: type[Any]) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+#: Attribute of a declaration → its types, and what to write. Booleans, which are numbers to Python, are apart.
+_TYPES: dict[str, tuple[Any, str]] = {
+    "operation": (str, "'payments.refund'"),
+    "aliases": (tuple | list, "('payments.pay_back',)"),
+    "provider": (str, "'stripe/acct_main'"),
+    "request_timeout": (timedelta, "timedelta(seconds=10)"),
+    "lookup": (Lookup | None, "effects.Eventual(), effects.Authoritative() or None"),
+    "deduplicates": (Deduplication | None, "effects.Deduplication(lifetime=timedelta(hours=24)) or None"),
+    "risk": (Risk, "effects.Risk.HIGH or effects.Risk.LOW"),
+    "in_doubt": (InDoubt, "effects.InDoubt.ESCALATE or effects.InDoubt.ABANDON"),
+    "retry": (Retry, "effects.Retry(attempts=5)"),
+    "payload_version": (int, "1"),
+    "output_version": (int, "1"),
+    "safety_version": (int, "1"),
+    "proposable_by": (str, "'payments.propose_refund'"),
+}
+_HOOKS = (
+    "send", "verify", "settled", "approval", "describe", "precondition", "compensate", "upgrade", "upgrade_output",
+)  # fmt: skip
+
+
+def _check_kinds(cls: type[Effect[Any]]) -> None:
+    for name, (types, example) in _TYPES.items():
+        value = getattr(cls, name)
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise EffectDefinitionError(f"{_path(cls)}: {name} = {value!r:.80}; write {name} = {example}")
+    for name in ("repeatable", "reversible"):
+        if not isinstance(getattr(cls, name), bool):
+            raise EffectDefinitionError(f"{_path(cls)}: {name} is True or False, not {getattr(cls, name)!r:.80}")
+    for name in _HOOKS:
+        if inspect.iscoroutinefunction(getattr(cls, name)):
+            raise EffectDefinitionError(f"{_path(cls)}: workers call {name}, too: make it a plain def, not async")
+
+
 def _check(cls: type[Effect[Any]]) -> None:
     def need(condition: bool, what: str) -> None:
         if not condition:
             raise EffectDefinitionError(f"{_path(cls)}: {what}")
 
     need(inspect.isclass(cls) and issubclass(cls, Effect), "@effects.register goes on a subclass of effects.Effect")
+    _check_kinds(cls)
     need(bool(cls.operation), "name it: operation = 'payments.refund'")
     need(bool(cls.provider), "say who is called: provider = 'stripe/acct_main'")
     need(cls.send is not Effect.send, "define send(self, context, permit)")

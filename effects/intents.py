@@ -11,7 +11,13 @@ from django.db import models
 from effects import canonical, redaction
 from effects.conf import settings
 from effects.effect import Effect, rule_as_json
-from effects.exceptions import KeyRequiredError, PayloadError, PayloadUnreadableError, SecretNotKeptError
+from effects.exceptions import (
+    EffectDefinitionError,
+    KeyRequiredError,
+    PayloadError,
+    PayloadUnreadableError,
+    SecretNotKeptError,
+)
 from effects.models.base import new_id
 from effects.types import Actor, ApprovalRule, Context, Summary
 
@@ -104,8 +110,11 @@ def summary_as_json(summary: Summary) -> dict[str, Any]:
     """Return the frozen form of a summary, every value cleaned to what a page and jsonb can hold.
 
     Raises:
+        EffectDefinitionError: `describe` returned something else.
         PayloadError: the amount is no integer of minor units.
     """
+    if not isinstance(summary, Summary):
+        raise EffectDefinitionError(f"describe() returned {summary!r:.80}: return effects.Summary(title, …)")
     if summary.amount is not None and (isinstance(summary.amount, bool) or not isinstance(summary.amount, int)):
         raise PayloadError("money is an integer of minor units", path="summary.amount")
     data = asdict(summary)
@@ -238,8 +247,12 @@ def is_same_payload(intent: Intent, *, text: str, digest: str, version: int) -> 
     return redaction.blank(text) == canonical.dump(intent.payload)
 
 
-def _tightened(effect: Effect[Any], rule: ApprovalRule | None) -> ApprovalRule | None:
+def _tightened(effect: Effect[Any], said: object) -> ApprovalRule | None:
     """Return the effect's own rule together with the project's rules for its risk and its operation."""
+    if said is not None and not isinstance(said, ApprovalRule):
+        what = f"approval() of {effect.operation} returned {said!r:.80}"
+        raise EffectDefinitionError(f"{what}: return effects.ApprovalRule(approvers='app.codename') or None")
+    rule = said
     for name in (str(effect.risk), effect.operation):
         demanded = settings.RISK_RULES.get(name)
         if demanded is not None:

@@ -140,7 +140,7 @@ class Retry:
     ceiling: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
             raise ValueError("Retry(attempts=…) is at least 1: the first send counts")
         _check_duration("Retry(first=…)", self.first)
         _check_duration("Retry(ceiling=…)", self.ceiling)
@@ -207,7 +207,7 @@ class ApprovalRule:
             )
         if len(self.approvers) > MAX_APPROVERS:
             raise ValueError(f"ApprovalRule(approvers=…) is a text of at most {MAX_APPROVERS} characters")
-        if self.quorum < 1:
+        if not isinstance(self.quorum, int) or self.quorum < 1:
             raise ValueError("ApprovalRule(quorum=…) is at least 1")
         _check_duration("ApprovalRule(decide_within=…)", self.decide_within, timedelta.resolution)
         _check_duration("ApprovalRule(use_within=…)", self.use_within, timedelta.resolution)

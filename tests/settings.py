@@ -8,3 +8,5 @@ DATABASES["default"]["TEST"] = {"NAME": "test_effects"}
 LOGGING["root"] = {"handlers": ["console"], "level": "WARNING"}
 EFFECTS = {"DISPATCH": "none"}
 INSTALLED_APPS = [*INSTALLED_APPS, "effects.contrib.mail"]
+# from Django 6.1 on; earlier ones do not look at it
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

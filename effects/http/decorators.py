@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MethodType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
@@ -52,7 +52,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 def idempotent(
     operation: str,
     *,
-    mode: str,
+    mode: Literal["transactional", "journaled"],
     performs: Iterable[Any] = (),
     answer: Callable[..., Any] | None = None,
     required: bool = True,

@@ -9,7 +9,8 @@ its own, and follows the page in a process of its own:
 - ```` ```console ```` runs its `$ curl` and `$ python manage.py` lines and compares what they print (see `console`);
 - `<!-- run` … `-->` is executed like a python block, and is not shown to the reader.
 
-A page may build on another one: then that one's files are there, and the database is migrated, before it begins.
+A page may build on the tutorial: then its files and its people are there, and the database is migrated, before it
+begins.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ _SETTINGS = """
 from mysite.settings import *
 import dj_database_url
 DATABASES["default"] = {**DATABASES["default"], **dj_database_url.parse(%r)}
-ALLOWED_HOSTS = ["localhost"]
+ALLOWED_HOSTS = ["localhost", "testserver"]
+import django
+if django.VERSION < (6, 1) and "MAILERS" in globals():
+    EMAIL_BACKEND = MAILERS["default"]["BACKEND"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 """
 

@@ -50,13 +50,15 @@ def run_console(text: str) -> None:
 def compare_answer(shown: str, response: Any, command: str) -> None:
     """Compare an answer with what the page shows of it: the status, the headers that it shows, the body."""
     body = response.content.decode()
-    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
+    # a later Python has another phrase for 422
+    lines = [f"HTTP/1.1 {response.status_code} …"]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
     got = "\n".join([*lines, "", body])
     if not shown:
         return
     head, _, shown_body = shown.partition("\n\n")
-    for line in head.splitlines():
+    status, *headers = head.splitlines()
+    for line in [f"{status[:12]} …", *headers]:
         assert any(_matches(line, actual) for actual in lines), f"{command}\nshows {line!r}, got\n{got}"
     if shown_body:
         assert _same_body(shown_body, body), f"{command}\nshows\n{shown_body}\ngot\n{got}"

@@ -10,7 +10,6 @@ import signal
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import connections
 from django.test import Client
 
@@ -35,7 +34,6 @@ def check() -> None:
     from shop import bank
     from shop.models import Refund
 
-    User.objects.create_user("carol", password="carol-secret")
     for order, (point, paid, *_) in KILLS.items():
         _killed(order, point)
         assert len(_booked(bank, order)) == paid, point

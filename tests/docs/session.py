@@ -23,11 +23,15 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Make the migrations of the page's app, and the tables."""
+    """Make the migrations of the page's app, the tables, and the people of the tutorial."""
     from django.core.management import call_command
 
     call_command("makemigrations", "shop", verbosity=0)
     call_command("migrate", verbosity=0)
+    from django.contrib.auth.models import User
+
+    User.objects.create_user("carol", password="carol-secret")
+    User.objects.create_superuser("anna", password="anna-secret")
 
 
 def run(page: str, step: dict[str, Any], names: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand
 from rest_framework.throttling import BaseThrottle
 
 import effects
-from effects import celery, checks, conf, states, tasks, testing, view_checks
+from effects import celery, checks, conf, project_checks, states, tasks, testing, view_checks
 from effects.audit import CODES as AUDIT_CODES
 from effects.effect import Effect
 from effects.http import answers, drf, keys
@@ -34,6 +34,7 @@ from tests.docs.diagrams import PAGE, write
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "effects"
 UNUSED = "Accepted and checked. This release does nothing with it."
+CHECKS = (checks, view_checks, project_checks)
 
 
 def read(name: str) -> str:
@@ -108,7 +109,7 @@ def test_a_setting_that_nothing_reads_is_said_to_do_nothing(name: str):
 
 def test_every_check_is_on_its_page():
     """The page has the ids that the code can raise, each under the anchor that its hint links to."""
-    ids = {name for module in (checks, view_checks) for name in re.findall(r"\b[EW]\d{3}\b", inspect.getsource(module))}
+    ids = {name for module in CHECKS for name in re.findall(r"\b[EW]\d{3}\b", inspect.getsource(module))}
     assert set(sections("checks")) == {f"effects.{name}" for name in ids}
     for name in ids:
         anchor = checks.link(name).rpartition("#")[2]

@@ -21,6 +21,7 @@ from effects.notices import Notice, read_notice
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Approved
 from tests.core.people import approve, asked, person
+from tests.mail.mailers import SMTP, set_mailer
 from tests.mail.server import SmtpServer, smtp_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,8 +46,7 @@ def notified(settings: Any) -> None:
 def server(settings: Any) -> Iterator[SmtpServer]:
     """A mail server that takes everything."""
     with smtp_server() as found:
-        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", found.port
+        set_mailer(settings, SMTP, host="127.0.0.1", port=found.port)
         yield found
 
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 from django.core import checks as django_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 
 import effects
 import effects.checks as ours
-from effects import view_checks
+from effects import project_checks, view_checks
 from effects.conf import DOCS
+from tests.core.declared import Plain
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "journal"}
 
@@ -146,7 +149,7 @@ def test_unreachable_server(journal: Any, django_db_blocker: Any) -> None:
     journal(HOST="127.0.0.1", PORT="1", OPTIONS={"connect_timeout": 2})
     with django_db_blocker.unblock():
         assert ids(ours.check_server(databases=["journal"])) == ["effects.E010"]
-        assert ids(ours.check_migrations(databases=["journal"])) == ["effects.E010"]
+        assert ids(ours.check_migrations(databases=["journal"])) == []  # it is said once
 
 
 @pytest.mark.django_db
@@ -212,8 +215,55 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
-        name for module in (ours, view_checks) for name in module.__all__ if name.startswith("check_")
+        name for module in (ours, view_checks, project_checks) for name in module.__all__ if name.startswith("check_")
     }
+
+
+def test_a_sweep_of_a_half_migrated_database_stops_with_the_command_to_run(settings: Any, db: Any) -> None:
+    """One message, before anything is swept."""
+    settings.EFFECTS = {}
+    recorder = MigrationRecorder(connection)
+    for name in [name for label, name in recorder.applied_migrations() if label == "effects"]:
+        recorder.record_unapplied("effects", name)
+    with pytest.raises(SystemCheckError, match=r"manage\.py migrate effects --database default"):
+        call_command("effects_sweep", skip_checks=False)
+
+
+def test_local_times_are_refused(settings: Any) -> None:
+    """An hour comes twice when summer time ends, so that nothing may be due by the wall's clock."""
+    assert project_checks.check_time_zones() == []
+    settings.USE_TZ = False
+    assert ids(project_checks.check_time_zones()) == ["effects.E017"]
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "missing", "expected"),
+    [
+        ("celery", "celery", ["effects.E018"]),
+        ("django_tasks", "django.tasks", ["effects.E018"]),
+        ("celery", "django.tasks", []),
+        ("none", "celery", []),
+        (print, "celery", []),
+        (5, "celery", []),
+    ],
+)
+def test_a_queue_that_is_not_installed(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, dispatch: Any, missing: str, expected: list[str]
+) -> None:
+    """Its hints would fail one by one, in the log."""
+    settings.EFFECTS = {"DISPATCH": dispatch}
+    monkeypatch.setattr(project_checks, "find_spec", lambda name: None if name == missing else object())
+    assert ids(project_checks.check_dispatch()) == expected
+
+
+@pytest.mark.parametrize("name", ["aprovals", "request_timout", "setled", "look_up"])
+def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With a misspelt `approval` nobody is asked; a name of the project's own is none of our business."""
+    monkeypatch.setattr(Plain, name, None, raising=False)
+    monkeypatch.setattr(Plain, "bank_url", "https://bank.example", raising=False)
+    (message,) = project_checks.check_names_in_effects()
+    assert ids([message]) == ["effects.W007"]
+    assert f"Plain has {name!r}" in message.msg
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.mail import EmailMultiAlternatives, get_connection
+from django.core import mail
+from django.core.mail import EmailMultiAlternatives
 from django.core.mail.backends.smtp import EmailBackend
 
 from effects.contrib.mail.message import Email, address_of, compose, message_id
 from effects.contrib.mail.smtp import deliver
 from effects.effect import Effect, register
-from effects.failures import Doubt, InvalidRequest
+from effects.failures import Doubt, InvalidRequest, NotSent
 from effects.types import Applied, Context, InDoubt, Item, Partial, Permit, Retry, Risk, SendResult, Summary
 
 __all__ = ["SendEmail"]
@@ -20,12 +21,14 @@ __all__ = ["SendEmail"]
 
 @register
 class SendEmail(Effect[Email]):
-    """Send one message through the server of `EMAIL_HOST` and its neighbours, with a deadline of its own.
+    """Send one message through the project's default mailer, with a deadline of its own.
+
+    That is `MAILERS["default"]`, and before Django 6.1, or without `MAILERS`, `EMAIL_HOST` and its neighbours.
 
     Nobody can ask a mail server what became of a message, and a second one is no repetition, so that doubt ends as
     abandoned: at most once. A subclass with an `operation` of its own may ask a person instead (`InDoubt.ESCALATE`).
-    The Message-ID is made of the provider key, the same for all sends of one mail. `EMAIL_BACKEND` other than SMTP (in
-    tests, or a vendor's) is used as it is, and whatever it raises is doubt.
+    The Message-ID is made of the provider key, the same for all sends of one mail. A backend other than SMTP (in tests,
+    or a vendor's) is used as it is, and whatever it raises is doubt.
     """
 
     operation = "mail.send"
@@ -60,7 +63,7 @@ class SendEmail(Effect[Email]):
             envelope, reference = address_of(sender), message_id(permit.provider_key, sender)
         except (ValueError, UnicodeError) as error:
             raise InvalidRequest(str(error), code="message") from error
-        backend: Any = get_connection()
+        backend = _mailer()
         if not isinstance(backend, EmailBackend):
             return _through(backend, email, sender, reference)
         refused = deliver(backend, envelope, to, content, permit.remaining)
@@ -68,6 +71,15 @@ class SendEmail(Effect[Email]):
         if not refused:
             return Applied(output=output, reference=reference)
         return Partial([_item(each, refused.get(each)) for each in to], output=output, reference=reference)
+
+
+def _mailer() -> Any:
+    """Make the backend that the settings name; what is wrong with them is mended while the mail waits."""
+    try:
+        # Django 6.1 deprecates `get_connection`, and no earlier one has `mailers`
+        return mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
+    except Exception as error:
+        raise NotSent(f"the mail settings cannot be used: {error}", code="mailer") from error
 
 
 def _item(recipient: str, refusal: tuple[int, str] | None) -> Item:
@@ -80,10 +92,10 @@ def _through(backend: Any, email: Email, sender: str, reference: str) -> SendRes
     """Send through a backend of Django's that is no SMTP: a test's, a file's, a vendor's API."""
     message = EmailMultiAlternatives(
         email.subject, email.text, sender, list(email.to), reply_to=list(email.reply_to),
-        headers={**email.headers, "Message-ID": reference}, connection=backend,
+        headers={**email.headers, "Message-ID": reference},
     )  # fmt: skip
     if email.html:
         message.attach_alternative(email.html, "text/html")
-    if not message.send():
+    if not backend.send_messages([message]):
         raise Doubt("the mail backend did not say that it sent the message", code="not_counted")
     return Applied(output={"message_id": reference, "accepted": len(email.to)}, reference=reference)

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import close_old_connections
 
 from effects._logs import get_logger
+from effects.conf import settings
 from effects.reconcilers import SWEEPS
 
 log = get_logger("effects.reconcilers")
@@ -24,6 +25,10 @@ class Command(BaseCommand):
         """Add the command's own arguments."""
         parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, with this pause between passes")
         parser.add_argument("--batch", type=int, help="rows a sweep takes at most; SWEEP_BATCH by default")
+
+    def get_check_kwargs(self, options: Any) -> Any:
+        """Have the journal's database checked as well: the sweeps of one that lacks tables would each fail."""
+        return {**super().get_check_kwargs(options), "databases": [settings.DATABASE]}
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the passes until interrupted."""

@@ -1,0 +1,72 @@
+"""Find what a project declares and would not get: system checks of its effects and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib.util import find_spec
+from typing import Any
+
+from django.conf import settings as project
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+
+from effects.checks import DISTRIBUTION, make_error, make_warning
+from effects.conf import settings
+from effects.effect import Effect, registered
+
+__all__ = ["check_dispatch", "check_names_in_effects", "check_time_zones"]
+
+#: How alike a name must be to count as misspelt: `request_timout` and `approvals` do, a project's own names do not.
+ALIKE = 0.85
+
+
+def check_time_zones(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E017: instants without a time zone, of which an hour comes twice when summer time ends."""
+    if project.USE_TZ:
+        return []
+    return [
+        make_error(
+            17,
+            "USE_TZ is False: barriers, leases and windows would be read as local times, which repeat an hour a year.",
+            "Set USE_TZ = True. TIME_ZONE may be whatever you like.",
+        )
+    ]
+
+
+def check_dispatch(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E018: `DISPATCH` names a queue that is not installed, so that no hint could ever be published."""
+    try:
+        name = settings.DISPATCH
+    except ImproperlyConfigured:
+        return []  # E002
+    fixes = {
+        "celery": ("celery", f'Install it: pip install "{DISTRIBUTION}[celery]".'),
+        "django_tasks": ("django.tasks", "It is new in Django 6.0. With an older one use celery, or none."),
+    }
+    module, fix = fixes.get(name, ("", "")) if isinstance(name, str) else ("", "")
+    if not module or find_spec(module) is not None:
+        return []
+    return [make_error(18, f"EFFECTS['DISPATCH'] is {name!r}, and there is no module {module}.", fix)]
+
+
+def check_names_in_effects(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """W007: an effect's attribute that is nearly one of ours; with a misspelt `approval` nobody would be asked."""
+    known = [name for name in dir(Effect) if not name.startswith("_")]
+    return [
+        make_warning(
+            7,
+            f"{cls.__module__}.{cls.__qualname__} has {name!r}, which nothing reads; {meant[0]!r} is what is read.",
+            "Correct the name, or give your own another one.",
+        )
+        for cls, name in _own_names()
+        if (meant := get_close_matches(name, known, 1, ALIKE))
+    ]
+
+
+def _own_names() -> Iterator[tuple[type[Any], str]]:
+    """Iterate over what the classes of registered effects define that `Effect` does not know."""
+    classes = dict.fromkeys(cls for effect in registered() for cls in type(effect).__mro__ if cls is not Effect)
+    for cls in classes:
+        if issubclass(cls, Effect):
+            yield from ((cls, name) for name in vars(cls) if not name.startswith("_") and not hasattr(Effect, name))
