@@ -13,7 +13,8 @@ __all__ = ["read_evidence"]
 _OURS = frozenset({
     "approval", "attempt", "code", "comment", "decision", "declared", "digest", "expect_by", "forgotten", "from",
     "late", "message", "mode", "operation", "other_reference", "payload_digest", "pruned", "quorum", "reason",
-    "reference", "request", "rule", "since", "successor", "summary_digest", "undone", "verdict", "votes", "was", "why",
+    "reference", "references", "request", "rule", "since", "successor", "summary_digest", "undone", "verdict",
+    "votes", "was", "why",
 })  # fmt: skip
 _HIDDEN = f"hidden: seeing it takes the permission “{VIEW_PAYLOAD}”"
 
