@@ -70,7 +70,9 @@ def is_key_held(binding: str) -> bool:
 
 def list_held_outcomes(request_id: UUID) -> list[Outcome]:
     """Return the outcomes of the executions that hold a request's answer, in the order in which they were performed."""
-    held = Execution.objects.filter(links__request=request_id, links__holds=True).order_by("links__position")
+    held = Execution.objects.filter(links__request=request_id, links__holds=True).order_by(
+        "links__position", "links__id"
+    )
     return [outcome_of(row) for row in held]
 
 

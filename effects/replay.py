@@ -262,7 +262,9 @@ def close_lost(request_id: UUID, *, epoch: int | None, asked: bool = False, why:
 
 def standing_of(request: RequestSnapshot) -> Standing:
     """Return what is known of all that a request performed: one query."""
-    links = RequestExecution.objects.filter(request_id=request.id).select_related("execution").order_by("position")
+    links = (
+        RequestExecution.objects.filter(request_id=request.id).select_related("execution").order_by("position", "id")
+    )
     outcomes, nothing_left, foreign = [], bool(links), False
     for link in links:
         row = link.execution

@@ -148,7 +148,9 @@ def settle(request_id: UUID) -> RequestSnapshot:
         row = lock_request(request_id)
         if row.state not in (_S.WAITING, _S.IN_DOUBT):
             return request_snapshot(row)
-        held = list(Execution.objects.filter(links__request=row.pk, links__holds=True).order_by("links__position"))
+        held = list(
+            Execution.objects.filter(links__request=row.pk, links__holds=True).order_by("links__position", "links__id")
+        )
         if any(execution.state not in EXECUTION_SETTLED or execution.hook_due_at for execution in held):
             _look_again(row)
         elif not held or (row.is_opaque and not row.handler_returned):

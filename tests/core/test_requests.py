@@ -324,7 +324,7 @@ def test_answer_gets_the_outcomes_in_the_order_of_the_handler(answers: Any) -> N
         conclude(request)
     with found():
         run_due()
-    links = RequestExecution.objects.filter(request=first).order_by("position")
+    links = RequestExecution.objects.filter(request=first).order_by("position", "id")
     assert sorted(seen, key=len)[1] == [str(link.execution_id) for link in links]
     assert [len(refs) for refs in sorted(seen, key=len)] == [1, 2]
 
@@ -336,7 +336,7 @@ def test_nothing_is_answered_while_one_of_two_is_in_doubt(answers: Any) -> None:
     in_doubt(request, "a")
     in_doubt(request, "b")
     conclude(request)
-    refs = list(RequestExecution.objects.order_by("position").values_list("execution_id", flat=True))
+    refs = list(RequestExecution.objects.order_by("position", "id").values_list("execution_id", flat=True))
     effects.resolve(refs[0], decision="applied", revision=effects.get(refs[0]).revision, by="olga", reason="r")
     assert again(request).state == "waiting"
     effects.resolve(refs[1], decision="applied", revision=effects.get(refs[1]).revision, by="olga", reason="r")
