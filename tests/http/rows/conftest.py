@@ -101,7 +101,7 @@ def _async_server(processes: Processes, provider_process: str, django_db_setup: 
 
 @pytest.fixture
 def live_async(protected_views: None, atomic_requests: bool, _async_server: Server) -> Server:
-    """A uvicorn with four workers."""
+    """Four uvicorns under a gunicorn."""
     return _async_server.with_setting(atomic_requests)
 
 

@@ -108,31 +108,32 @@ class Server:
 
 def start(processes: Processes, *, workers: int = WORKERS, **environ: str) -> Server:
     """Start a gunicorn on this worker's test database."""
-    arguments = [
-        *("gunicorn", "tests.http.rows.wsgi:application", "--preload", "--threads", str(THREADS)),
-        # the socket would lie in the home directory, one for all servers of a user
-        *("--no-control-socket", "--graceful-timeout", "10", "--timeout", "2"),
-    ]
     return _start(
-        processes, lambda port: [*arguments, "--bind", f"127.0.0.1:{port}", "--workers", str(workers)], environ
-    )
+        processes, "tests.http.rows.wsgi:application", "--workers", str(workers), "--threads", str(THREADS),
+        "--timeout", "2", **environ,
+    )  # fmt: skip
 
 
 def start_async(processes: Processes) -> Server:
-    """Start a uvicorn on this worker's test database; its supervisor replaces a worker that is killed."""
-    arguments = ["uvicorn", "tests.http.rows.asgi:application", "--lifespan", "off", "--no-access-log"]
-    return _start(processes, lambda port: [*arguments, "--port", str(port), "--workers", str(WORKERS)], {})
+    """Start one whose workers are uvicorns: forked, they are replaced in no time when they are killed."""
+    kind = ("--worker-class", "uvicorn.workers.UvicornWorker")
+    return _start(processes, "tests.http.rows.asgi:application", "--workers", str(WORKERS), *kind)
 
 
-def _start(processes: Processes, arguments: Callable[[int], list[str]], environ: dict[str, str]) -> Server:
+def _start(processes: Processes, application: str, *options: str, **environ: str) -> Server:
     name = connections["default"].settings_dict["NAME"]
     env = {
         "DATABASE_URL": urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl(),
         "DJANGO_SETTINGS_MODULE": "tests.http.rows.settings",
         **environ,
     }
+    arguments = [
+        *(sys.executable, "-m", "gunicorn", application, "--preload", *options),
+        # the socket would lie in the home directory, one for all servers of a user
+        *("--no-control-socket", "--graceful-timeout", "10"),
+    ]
     process, port = processes.start_on_port(
-        "web", lambda port: [sys.executable, "-m", *arguments(port)], ready=port_is_open, env=env,
+        "web", lambda port: [*arguments, "--bind", f"127.0.0.1:{port}"], ready=port_is_open, env=env,
         cwd=Path(settings.BASE_DIR), within=60,
     )  # fmt: skip
     return Server(process, port)
