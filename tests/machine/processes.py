@@ -82,14 +82,19 @@ def answer_of(outcomes: Any) -> StoredAnswer:
 
 
 def shift_at_once(delta: timedelta) -> None:
-    """Move the journal's instants as `time_passes` does, in one round trip: it is done after every few steps."""
+    """Move the journal's instants as `time_passes` does, in one round trip: it is done after every few steps.
+
+    Given back, time moves what has happened no further than to now: in what order things happened must not change.
+    """
     moves = ["SET LOCAL effects.retention = 'on'"]
     for model in apps.get_app_config("effects").get_models():
         instants = [each.column for each in model._meta.concrete_fields if isinstance(each, models.DateTimeField)]
         if instants:
-            moves.append(
-                f"UPDATE {model._meta.db_table} SET " + ", ".join(f"{name} = {name} - %(delta)s" for name in instants)
-            )
+            moves.append(f"UPDATE {model._meta.db_table} SET " + ", ".join(map(_moved, instants)))
     with transaction.atomic(), connection.cursor() as cursor:
         took: Any = delta
         cursor.execute("; ".join(moves), {"delta": took})
+
+
+def _moved(name: str) -> str:
+    return f"{name} = CASE WHEN {name} <= now() THEN LEAST({name} - %(delta)s, now()) ELSE {name} - %(delta)s END"

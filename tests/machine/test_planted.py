@@ -89,7 +89,7 @@ PLANTS = [
     (skip_the_epoch_check, (declared.Repeatable, declared.Repeatable), 1),
     (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging), 1),
     (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging), 1),
-    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Repeatable), 1),
+    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Repeatable), 3),
     (ignore_what_changed_after_the_approval, (declared.Approved, declared.Covered), 1),
     (approve_for_good, (declared.Approved, declared.BlindApproved), 1),
 ]
