@@ -26,6 +26,7 @@ __all__ = [
     "lock_execution",
     "lock_execution_by_binding",
     "lock_notice",
+    "lock_provider",
     "lock_request",
     "lock_running_request",
     "now",
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=models.Model)
+
+#: Keeps the advisory locks of providers apart from those of keys, and of others on the same database ("fxp").
+PROVIDERS = 0x667870
 
 
 class ClockTimestamp(Func):
@@ -90,6 +94,15 @@ def lock_approval(approval_id: UUID | str) -> Approval:
 def lock_notice(notice_id: int) -> PendingNotice:
     """Lock a pending notice; nothing else is locked beside it."""
     return _lock(PendingNotice, "id", notice_id)
+
+
+def lock_provider(provider: str) -> None:
+    """Let those who count a provider's calls go one after the other, each until its transaction ends.
+
+    Taken after the execution. Whoever holds it waits for nobody but for the execution's own approval.
+    """
+    with journal().cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [provider, PROVIDERS])
 
 
 def skip_locked(due: models.QuerySet[M], limit: int, push: Callable[[list[Any]], object]) -> list[Any]:

@@ -67,6 +67,7 @@ def register_checks() -> None:
     for check in (
         views.check_transactions_of_views, views.check_effects_of_views, views.check_status_url, views.check_cors,
         projects.check_time_zones, projects.check_dispatch, projects.check_names_in_effects,
+        projects.check_limited_providers,
     ):  # fmt: skip
         checks.register(check, TAG)
     for check in (check_server, check_migrations):

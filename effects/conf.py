@@ -249,6 +249,13 @@ class Settings:
         "Most requests, and most executions, of one tenant that may be in doubt; no limit if unset.",
         values.to_optional_count,
     )
+    MAX_CALLS_PER_PROVIDER = Setting(
+        "MAX_CALLS_PER_PROVIDER",
+        None,
+        "int or dict",
+        "Most calls under way at one provider before background work starts no other; no limit if unset.",
+        values.to_call_limits,
+    )
     SWEEP_BATCH = Setting("SWEEP_BATCH", 100, "int", "Most rows that one sweep takes at a time.", values.to_count)
 
     def __setattr__(self, name: str, value: object) -> None:

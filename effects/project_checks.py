@@ -14,8 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from effects.checks import DISTRIBUTION, make_error, make_warning
 from effects.conf import settings
 from effects.effect import Effect, registered
+from effects.setting_values import EVERY_PROVIDER
 
-__all__ = ["check_dispatch", "check_names_in_effects", "check_time_zones"]
+__all__ = ["check_dispatch", "check_limited_providers", "check_names_in_effects", "check_time_zones"]
 
 #: How alike a name must be to count as misspelt: `request_timout` and `approvals` do, a project's own names do not.
 ALIKE = 0.85
@@ -61,6 +62,23 @@ def check_names_in_effects(**_kwargs: Any) -> list[checks.CheckMessage]:
         )
         for cls, name in _own_names()
         if (meant := get_close_matches(name, known, 1, ALIKE))
+    ]
+
+
+def check_limited_providers(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """W008: `MAX_CALLS_PER_PROVIDER` names a provider that no effect calls, so that it limits nothing."""
+    try:
+        limited = set(settings.MAX_CALLS_PER_PROVIDER) - {EVERY_PROVIDER}
+    except ImproperlyConfigured:
+        return []  # E002
+    called = sorted({effect.provider for effect in registered()})
+    return [
+        make_warning(
+            8,
+            f"EFFECTS['MAX_CALLS_PER_PROVIDER'] limits {name!r}, and no effect has that provider.",
+            f"Did you mean {meant[0]!r}?" if (meant := get_close_matches(name, called, 1)) else "Take it out.",
+        )
+        for name in sorted(limited.difference(called))
     ]
 
 

@@ -39,14 +39,7 @@ from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import REQUEST_ENDED, ExecutionState, RequestState, values
 from effects.transitions import NotSentInTime, Report
-from effects.types import (
-    Context,
-    Later,
-    Permit,
-    Precondition,
-    Refuse,
-    monotonic,
-)
+from effects.types import Context, Later, Permit, Precondition, Refuse, monotonic
 from effects.verdicts import Inconclusive, Unreachable, Verdict, read_verdict
 
 __all__ = [
@@ -86,7 +79,7 @@ def run(execution_id: UUID) -> ExecutionSnapshot:
         with in_tenant(found.tenant), without_request():
             # an early hint must not even ask the precondition, which could refuse a window that is not open yet
             sendable = found.state in (ExecutionState.PENDING, ExecutionState.NEEDS_INTERVENTION)
-            return send_row(found, None) if sendable and _is_due(found) else snapshot(found)
+            return send_row(found) if sendable and _is_due(found) else snapshot(found)
 
     return _noting_trouble(execution_id, work)
 
@@ -216,13 +209,15 @@ class License:
         return cls(effect, execution, permit, told, recorded_now)
 
 
-def send_row(row: Execution, handle: RequestHandle | None) -> ExecutionSnapshot:
-    """Ask the precondition, get a permit, send."""
-    found = license_row(row, handle)
+def send_row(row: Execution) -> ExecutionSnapshot:
+    """Ask the precondition, get a permit, send: in the background, where nobody waits for it."""
+    found = license_row(row, background=True)
     return send(found) if isinstance(found, License) else found
 
 
-def license_row(row: Execution, handle: RequestHandle | None) -> License | ExecutionSnapshot:
+def license_row(
+    row: Execution, handle: RequestHandle | None = None, *, background: bool = False
+) -> License | ExecutionSnapshot:
     """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
     if row.contract.get("secrets"):
         return refuse_without_secret(row.pk) if row.state == ExecutionState.PENDING else snapshot(row)
@@ -240,7 +235,9 @@ def license_row(row: Execution, handle: RequestHandle | None) -> License | Execu
     summary = summary_as_json(effect.describe(context))
     attempt, started = new_id(), monotonic()
     decision = write_before_send(
-        lambda: transitions.permit(row.pk, attempt=attempt, started=started, summary=summary, handle=handle)
+        lambda: transitions.permit(
+            row.pk, attempt=attempt, started=started, summary=summary, handle=handle, background=background
+        )
     )
     if decision.permit is None:
         after_change(decision.execution)
@@ -265,7 +262,7 @@ def refuse_without_secret(execution_id: UUID, reason: str = "") -> ExecutionSnap
 def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
     """Send an execution in doubt without a look-up again where that is safe; otherwise it is a person's once due."""
     if row.state == ExecutionState.UNCERTAIN:
-        execution = send_row(row, None)
+        execution = send_row(row)
         if execution.state is not ExecutionState.UNCERTAIN or execution.attempts != row.attempts:
             return execution
     execution = transitions.escalate_unplanned(row.pk)

@@ -92,6 +92,24 @@ def to_optional_count(value: object) -> int | None:
     return None if value is None else to_count(value)
 
 
+#: In `MAX_CALLS_PER_PROVIDER`: every provider that is not named.
+EVERY_PROVIDER = "*"
+
+
+def to_call_limits(value: object) -> dict[str, int]:
+    """Take a count for each provider, or one for all; None limits nothing."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        return {EVERY_PROVIDER: to_count(value)}
+    for provider, limit in value.items():
+        if not isinstance(provider, str) or not provider:
+            raise _wrong(provider, "the provider of an effect", "write {'stripe/acct_main': 10}; '*' is all others.")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise _wrong(limit, f"an integer of at least 1 for {provider!r}", "leave a provider out for no limit.")
+    return dict(value)
+
+
 def to_text(value: object) -> str:
     """Take a string that is not empty."""
     if not isinstance(value, str) or not value:

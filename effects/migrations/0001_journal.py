@@ -775,6 +775,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
+                condition=models.Q(("lease_expires_at__isnull", False)),
+                fields=["provider"],
+                name="effects_execution_calls",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
                 condition=models.Q(("hook_due_at__isnull", False)),
                 fields=["hook_due_at"],
                 name="effects_execution_hook",

@@ -164,6 +164,9 @@ class Execution(JournalModel):
                 fields=["due_at"], condition=Q(state__in=["accepted", "uncertain"]), name="effects_execution_look_up"
             ),
             models.Index(fields=["lease_expires_at"], condition=Q(state="executing"), name="effects_execution_lease"),
+            models.Index(
+                fields=["provider"], condition=Q(lease_expires_at__isnull=False), name="effects_execution_calls"
+            ),
             models.Index(fields=["hook_due_at"], condition=Q(hook_due_at__isnull=False), name="effects_execution_hook"),
             models.Index(
                 fields=["state", "created_at"],

@@ -1,8 +1,11 @@
-"""Limits per tenant: nothing new while too much is open or in doubt. Off by default, and then they cost nothing.
+"""Limits per tenant and per provider. Off by default, and then they cost nothing.
 
-What is known already is never refused: a replay, a duplicate, an execution that is met. Nor is what belongs to work
-that was let in: what a handler performs, and an undoing. Two that open at the same instant do not see each other, so
-a limit may be overrun by as many as do.
+Per tenant: nothing new while too much is open or in doubt. What is known already is never refused: a replay, a
+duplicate, an execution that is met. Nor is what belongs to work that was let in: what a handler performs, and an
+undoing. Two that open at the same instant do not see each other, so a limit may be overrun by as many as do.
+
+Per provider: background work starts no call while too many are under way, so that a thousand rows that are due after
+an outage are no stampede. These do see each other. What a handler performs is counted and never held back.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from effects._commits import journal
+from effects._locks import lock_provider
 from effects.conf import settings
 from effects.exceptions import CapacityError
 from effects.intents import Intent
+from effects.models import Execution
+from effects.setting_values import EVERY_PROVIDER
 from effects.states import EXECUTION_IN_DOUBT, ExecutionState, RequestState
 
-__all__ = ["Condition", "over_limits", "refuse_over_limits"]
+__all__ = ["Condition", "is_provider_busy", "over_limits", "refuse_over_limits"]
 
 #: SQL that is true or false, and its parameters.
 Condition = tuple[str, list[Any]]
@@ -68,6 +74,25 @@ def refuse_over_limits(intent: Intent) -> None:
             f"{intent.operation} {intent.key!r}: tenant {intent.tenant!r} has as many executions open or in doubt as "
             "MAX_OPEN_PER_TENANT and MAX_IN_DOUBT_PER_TENANT allow. Nothing was recorded; perform it again later."
         )
+
+
+def is_provider_busy(row: Execution) -> bool:
+    """Return whether as many calls are under way at a locked row's provider as `MAX_CALLS_PER_PROVIDER` allows.
+
+    A call is under way while its lease lives: a send, a look-up, one whose process died. Whoever asks takes the lease
+    in the same transaction or leaves it. Two queries, and none where the provider has no limit.
+    """
+    limits = settings.MAX_CALLS_PER_PROVIDER
+    limit = limits.get(row.provider, limits.get(EVERY_PROVIDER))
+    if limit is None:
+        return False
+    lock_provider(row.provider)
+    leased = f"SELECT 1 FROM {_EXECUTIONS} WHERE provider = %s AND lease_expires_at > clock_timestamp() LIMIT %s"  # noqa: S608
+    with journal().cursor() as cursor:
+        # a statement of its own: its snapshot has what those committed who held the lock before
+        cursor.execute(f"SELECT count(*) >= %s FROM ({leased}) AS counted", [limit, row.provider, limit])  # noqa: S608
+        (busy,) = cursor.fetchone()
+    return bool(busy)
 
 
 def _reached(table: str, states: Iterable[object], tenant: str, limit: int) -> Condition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -38,9 +39,12 @@ __all__ = [
     "grace",
     "postpone_hook",
     "receipt_of",
+    "step_back",
 ]
 
 
+#: Seconds, at most, until what found its provider busy is due again; shorter than a sweep's period.
+BUSY_WAIT = 2.0
 #: After these nothing is known that was not known before: what troubles the row may trouble it again.
 _NO_PROGRESS = frozenset({"claim", "join"})
 
@@ -231,6 +235,12 @@ def call_hook(row: Execution, previous: Outcome | None = None) -> str | None:
         return run_settled_hook(get_effect(row.operation), row, previous)
     except EffectDefinitionError as missing:  # this code does not know the effect; the next deploy may
         return canonical.clean_text(str(missing))
+
+
+def step_back(row: Execution) -> None:
+    """Leave a due row for a moment, since its provider is busy. No receipt: nothing is known that was not before."""
+    wait = timedelta(seconds=random.uniform(BUSY_WAIT / 2, BUSY_WAIT))  # noqa: S311 - no secret
+    _write(row, {"due_at": row.locked_at + wait, "swept_until": None})
 
 
 def postpone_hook(row: Execution, error: str) -> None:

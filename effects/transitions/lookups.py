@@ -13,7 +13,8 @@ from effects._locks import lock_execution
 from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
-from effects.transitions._rows import advance, effect_of, grace
+from effects.transitions._limits import is_provider_busy
+from effects.transitions._rows import advance, effect_of, grace, step_back
 from effects.transitions.attempts import EXPECT_WITHIN, UNDONE, beside, complete_row, is_undone, references_on_file
 from effects.transitions.evidence import observe_row
 from effects.types import Applied, InDoubt, Partial, readable_instant
@@ -36,14 +37,14 @@ class Claim:
 
 
 def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
-    """*Commits.* Take the lease of a look-up; None if it is not due, or somebody else has it.
+    """*Commits.* Take the lease of a look-up; None if it is not due, somebody else has it, or its provider is busy.
 
     Locked: the execution. `claimed_at` is the database's clock after the lock: absence is believed only of what was
     claimed after the barrier.
 
     Args:
         execution_id: which.
-        now: a person asks, so it is due.
+        now: a person asks, so it is due, and waits for no other call.
     """
     with commits("looking up an effect"):
         row = lock_execution(execution_id)
@@ -54,6 +55,9 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
         if not now and (row.due_at is None or row.due_at > row.locked_at):
             return None
         effect_of(row)
+        if not now and is_provider_busy(row):
+            step_back(row)
+            return None
         lease_end = row.locked_at + timedelta(seconds=row.contract["request_timeout"]) + grace()
         advance(
             row, "claim", revises=False, epoch=row.epoch + 1, claimed_at=row.locked_at, lease_expires_at=lease_end,

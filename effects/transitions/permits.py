@@ -14,7 +14,8 @@ from effects.models import Approval, Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
-from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace
+from effects.transitions._limits import is_provider_busy
+from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, step_back
 from effects.types import Permit
 
 __all__ = ["PermitDecision", "may_resend", "permit", "why_not_resendable"]
@@ -39,6 +40,7 @@ def permit(
     started: float,
     summary: dict[str, Any],
     handle: _current.RequestHandle | None = None,
+    background: bool = False,
 ) -> PermitDecision:
     """*Commits.* License one send of a due execution, spending its approval in the same commit.
 
@@ -52,6 +54,7 @@ def permit(
         started: a `monotonic()` reading taken before this call; the permit's deadline runs from it.
         summary: what `describe` says just now; if it is not what the row keeps, the approval is void.
         handle: the running request, where its handler sends.
+        background: nobody waits for it, so that it steps back while its provider is busy.
 
     Raises:
         RequestEndedError: the request ended or was taken over.
@@ -70,6 +73,9 @@ def permit(
             _licences.lapse_live(row)
             why = "what it stands on has changed: look at the execution that it supersedes or undoes"
             advance(row, "refuse", end_state(row), reason=ExecutionReason.PRECONDITION, evidence={"why": why})
+            return PermitDecision(None, snapshot(row))
+        if background and is_provider_busy(row):
+            step_back(row)
             return PermitDecision(None, snapshot(row))
         licensed, licence = _license(row, summary)
         granted = _open_attempt(row, attempt, started, licence) if licensed else None

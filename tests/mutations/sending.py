@@ -7,6 +7,7 @@ from tests.mutations.rule import Edit, Mutation
 __all__ = ["MUTATIONS"]
 
 _T = "effects/transitions"
+_BUSY = "tests/core/test_provider_limits.py"
 
 MUTATIONS = (
     Mutation(
@@ -371,5 +372,17 @@ MUTATIONS = (
                 "    block.outcome = runner.record_report(granted, transitions.NotSentInTime()).outcome",
             ),
         ),
+    ),
+    Mutation(
+        "a busy provider is looked at all the same",
+        "cases: no stampede",
+        f"{_BUSY}::test_a_look_up_waits_while_its_provider_is_busy_and_comes_again",
+        (Edit(f"{_T}/lookups.py", "        if not now and is_provider_busy(row):", "        if False:"),),
+    ),
+    Mutation(
+        "an approval is spent while its provider is busy",
+        "cases: no stampede",
+        f"{_BUSY}::test_a_worker_sends_later_and_spends_no_approval_meanwhile",
+        (Edit(f"{_T}/permits.py", "        if background and is_provider_busy(row):", "        if False:"),),
     ),
 )

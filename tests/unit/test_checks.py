@@ -256,6 +256,27 @@ def test_a_queue_that_is_not_installed(
     assert ids(project_checks.check_dispatch()) == expected
 
 
+@pytest.mark.parametrize(
+    ("limits", "hints"),
+    [
+        (5, []),
+        ({"*": 5, "bank/acct_test": 5}, []),
+        ({"bank/acct_tset": 5}, ["Did you mean 'bank/acct_test'?"]),
+        ({"zzz": 5}, ["Take it out."]),
+        ({"bank/acct_test": 0}, []),
+        (None, []),
+    ],
+)
+def test_a_limit_for_a_provider_that_nobody_calls(settings: Any, limits: Any, hints: list[str]) -> None:
+    """A misspelt provider would be called without limit; a wrong value is another check's."""
+    settings.EFFECTS = {"MAX_CALLS_PER_PROVIDER": limits}
+    messages = project_checks.check_limited_providers()
+    assert ids(messages) == ["effects.W008"] * len(hints)
+    assert [str(message.hint).startswith(hint) for message, hint in zip(messages, hints, strict=True)] == [True] * len(
+        hints
+    )
+
+
 @pytest.mark.parametrize("name", ["aprovals", "request_timout", "setled", "look_up"])
 def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """With a misspelt `approval` nobody is asked; a name of the project's own is none of our business."""

@@ -99,6 +99,11 @@ def test_missing_setting_is_empty(settings: Any) -> None:
         ("EXECUTION_RETENTION", 400, "timedelta(seconds=60)"),
         ("EXECUTION_RETENTION", timedelta(0), "positive"),
         ("KEY_RETENTION", timedelta.max, "100 years"),
+        ("MAX_CALLS_PER_PROVIDER", 0, "at least 1"),
+        ("MAX_CALLS_PER_PROVIDER", "10", "integer"),
+        ("MAX_CALLS_PER_PROVIDER", {"stripe": 0}, "at least 1 for 'stripe'"),
+        ("MAX_CALLS_PER_PROVIDER", {"stripe": True}, "integer of at least 1 for 'stripe'"),
+        ("MAX_CALLS_PER_PROVIDER", {5: 10}, "the provider of an effect"),
     ],
 )
 def test_wrong_values_name_setting_and_fix(settings: Any, name: str, value: Any, says: str) -> None:
