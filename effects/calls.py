@@ -74,6 +74,7 @@ def perform(
     Raises:
         OpenTransactionError: a transaction is open; use `perform_later` there. Nothing was written.
         PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, DuplicatePerformError: nothing sent.
+        NameUnusableError: a name does not fit its column; nothing was recorded.
         SecretNotKeptError: the payload holds a secret, and people must approve it first; nothing was recorded.
         PayloadUnreadableError: the key is known and its payload cannot be compared any more; nothing was sent.
         WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.

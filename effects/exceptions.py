@@ -26,6 +26,7 @@ __all__ = [
     "KeyRequiredError",
     "LocalWriteError",
     "MarkedForRollbackError",
+    "NameUnusableError",
     "NobodyEntitledError",
     "NotEntitledError",
     "OpenTransactionError",
@@ -115,6 +116,12 @@ class KeyRequiredError(EffectsError, ValueError):
     """An execution outside of a protected request needs `key=`."""
 
     code = "key_required"
+
+
+class NameUnusableError(EffectsError, ValueError):
+    """A name is empty, too long, or holds what PostgreSQL keeps in no text; nothing was recorded."""
+
+    code = "name_unusable"
 
 
 class DuplicatePerformError(EffectsError):

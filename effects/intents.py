@@ -19,6 +19,7 @@ from effects.exceptions import (
     SecretNotKeptError,
 )
 from effects.models.base import new_id
+from effects.names import check_name, is_storable
 from effects.types import Actor, ApprovalRule, Context, Summary
 
 __all__ = [
@@ -33,10 +34,8 @@ __all__ = [
     "summary_as_json",
 ]
 
-#: The longest key; the column's width.
-MAX_KEY = 255
-#: PostgreSQL's text holds neither NUL nor lone surrogates.
-_UNSTORABLE = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
+#: The longest key, and the longest label of a model; the columns' widths.
+MAX_KEY, MAX_LABEL = 255, 100
 
 
 @dataclass(frozen=True)
@@ -163,10 +162,12 @@ def make_intent(
 
     Raises:
         KeyRequiredError: outside of a request there is nothing to derive a key from.
+        NameUnusableError: `tenant=` or `about=` does not fit its column.
         PayloadError: the payload holds what cannot be recorded exactly, or is of another type than declared.
         SecretNotKeptError: the payload holds a secret and people must decide first.
     """
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and _UNSTORABLE.isdisjoint(key)):
+    check_name("tenant=", tenant, least=0)
+    if key is not None and not (key and is_storable(key, MAX_KEY)):
         raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} storable characters, not {key!r:.80}")
     if key is None and request is None:
         raise KeyRequiredError(
@@ -276,4 +277,9 @@ def context_of_intent(intent: Intent) -> Context[Any]:
 
 
 def _about(about: models.Model | tuple[str, str] | None) -> tuple[str, str] | None:
-    return (about._meta.label, str(about.pk)) if isinstance(about, models.Model) else about
+    if about is None:
+        return None
+    label, pk = (about._meta.label, str(about.pk)) if isinstance(about, models.Model) else about
+    check_name("the model of about=", label, MAX_LABEL)
+    check_name("the key of about=", pk)
+    return label, pk

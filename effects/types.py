@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
+from effects.names import LONGEST_NAME, UNSTORABLE, check_name, is_storable
 from effects.states import Word
 
 if TYPE_CHECKING:
@@ -148,10 +149,20 @@ class Retry:
 
 @dataclass(frozen=True)
 class Actor:
-    """A person or a program, as text: it outlives the account. `label` is what people read."""
+    """A person or a program, as text: it outlives the account. `label` is what people read, cut to 255 characters.
+
+    Raises:
+        NameUnusableError: the id is empty, longer than 255 characters, or holds NUL.
+    """
 
     id: str
     label: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("the id of an Actor", self.id)
+        if not is_storable(self.label):
+            # for people to read alone: no reason to refuse what the person does
+            object.__setattr__(self, "label", UNSTORABLE.sub("", str(self.label))[:LONGEST_NAME])
 
     @classmethod
     def of(cls, who: Any) -> Actor | None:

@@ -9,12 +9,10 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from effects.conf import settings
+from effects.names import LONGEST_NAME, is_storable
 from effects.types import Actor
 
-__all__ = ["Identity", "identify"]
-
-#: The longest tenant, subject and scope; the columns' width.
-MAX_NAME = 255
+__all__ = ["Identity", "checked_name", "identify"]
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,21 @@ def identify(request: Any, declared: Callable[[Any], str | None] | str | None = 
     if subject is None or subject == "":
         return None
     tenant = settings.TENANT(request)
-    return Identity(_name(tenant, "TENANT"), _name(subject, "SUBJECT or identity="), _actor(request))
+    return Identity(checked_name(tenant, "TENANT"), checked_name(subject, "SUBJECT or identity="), _actor(request))
 
 
 def _actor(request: Any) -> Actor | None:
     return Actor.of(getattr(request, "user", None))
 
 
-def _name(value: object, of: str) -> str:
-    if not isinstance(value, str) or len(value) > MAX_NAME or "\x00" in value:
+def checked_name(value: object, of: str) -> str:
+    """Return what a callable of the project gave as a name.
+
+    Raises:
+        ImproperlyConfigured: it fits no column.
+    """
+    if not isinstance(value, str) or not is_storable(value):
         raise ImproperlyConfigured(
-            f"{of} returned {value!r:.80}; it returns a text of at most {MAX_NAME} characters, as in 'shop-17'"
+            f"{of} returned {value!r:.80}; it returns a text of at most {LONGEST_NAME} characters, as in 'shop-17'"
         )
     return value

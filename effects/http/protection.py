@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from effects._current import RequestHandle
 from effects.http.answers import rendered, store
 from effects.http.fingerprints import FingerprintFields
+from effects.http.identity import checked_name
 from effects.operations import NotFinished, ProtectedOperation, StoredAnswer, add_operation, operations
 from effects.outcomes import Outcome
 
@@ -39,8 +40,12 @@ class Protection:
     freeze: Freeze
 
     def scope_of(self, request: Any) -> str:
-        """Return the scope that separates this request's key from equal ones of the same caller."""
-        return self.scope(request) if callable(self.scope) else self.scope or ""
+        """Return the scope that separates this request's key from equal ones of the same caller.
+
+        Raises:
+            ImproperlyConfigured: the project's callable returned something that is not a name.
+        """
+        return checked_name(self.scope(request), "scope=") if callable(self.scope) else self.scope or ""
 
     def wish(self, response: HttpResponseBase, handle: RequestHandle) -> bool | None:
         """Return whether the project wants an answer of 400 or more stored; None: it did not say."""

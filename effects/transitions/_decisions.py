@@ -7,13 +7,22 @@ from typing import Any
 from effects import canonical
 from effects.exceptions import StaleRevisionError
 from effects.models import Execution, Request
+from effects.names import check_name
 from effects.types import Actor
 
 __all__ = ["check_revision", "is_taken", "keep"]
 
+#: The column's width.
+LONGEST_ID = 100
+
 
 def is_taken(row: Execution | Request, decision_id: str) -> bool:
-    """Return whether this very decision was taken already: a page posted twice decides once."""
+    """Return whether this very decision was taken already: a page posted twice decides once.
+
+    Raises:
+        NameUnusableError: the id does not fit its column.
+    """
+    check_name("decision_id=", decision_id, LONGEST_ID)
     return row.resolutions.filter(decision_id=decision_id).exists()
 
 
