@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 from django.apps import apps
 from django.contrib.auth import get_backends, get_user_model
@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from effects.cleaning import clean_error
+from effects.conf import settings
 from effects.exceptions import EffectDefinitionError
 from effects.types import CALL, GROUP, Actor, ApprovalRule, Context
 
@@ -24,6 +25,9 @@ __all__ = ["USER", "could_decide", "in_words", "is_entitled", "list_people", "so
 USER = "user:"
 #: What a text that is no primary key of a model raises, such as one from before its keys became UUIDs.
 _NO_KEY = (ValueError, ValidationError)
+#: What a function that names people returns.
+_MANY = (QuerySet, list, tuple, set, frozenset)
+T = TypeVar("T")
 
 
 def is_entitled(user: Any, rule: ApprovalRule, context: Context[Any] | None = None) -> bool:
@@ -112,11 +116,31 @@ def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
     if term.startswith(GROUP):
         return term.removeprefix(GROUP).strip() in _group_names(user)
     if term.startswith(CALL):
-        return context is not None and _is_among(user, _named_by(term, context))
+        return context is not None and _named_by(term, context, lambda named: _is_among(user, named))
     if user.has_perm(term):
         return True
-    target = _target_of(context) if _asks_by_object() else None
-    return target is not None and bool(user.has_perm(term, target))
+    if context is None or context.about is None or not _asks_by_object():
+        return False
+    return bool(
+        _in_tenant(context, term, "the permission for one object", lambda: _may_for_target(user, term, context))
+    )
+
+
+def _in_tenant(context: Context[Any], term: str, what: str, ask: Callable[[], T]) -> T | None:
+    """Ask the project's code or tables where the tenant's are at hand: a person's page may be of another tenant.
+
+    Raises:
+        EffectDefinitionError: it raised, and who may decide cannot be told.
+    """
+    said = None
+    try:
+        with settings.TENANT_CONTEXT(context.tenant):
+            said = ask()
+    except Error:
+        raise  # the database's: the transaction is over, and its caller says so
+    except Exception as error:
+        raise EffectDefinitionError(f"approvers={term!r}: {what} raised {clean_error(error)}") from error
+    return said
 
 
 def _asks_by_object() -> bool:
@@ -136,35 +160,35 @@ def _group_names(user: Any) -> frozenset[str]:
     return names
 
 
-def _target_of(context: Context[Any] | None) -> Any:
-    """Return the project's own object that the execution is about, None where there is none (any more)."""
-    if context is None or context.about is None:
-        return None
-    label, pk = context.about
+def _may_for_target(user: Any, term: str, context: Context[Any]) -> bool:
+    """Return whether `user` has a permission for the project's own object; nobody has where there is none any more."""
+    label, pk = context.about or ("", "")
     try:
-        return apps.get_model(label)._default_manager.filter(pk=pk).first()
+        target = apps.get_model(label)._default_manager.filter(pk=pk).first()
     except (LookupError, *_NO_KEY):
-        return None
+        return False
+    return target is not None and bool(user.has_perm(term, target))
 
 
-def _named_by(term: str, context: Context[Any]) -> Iterable[Any]:
-    """Call a function of the project; it may read, never write.
+def _named_by(term: str, context: Context[Any], read: Callable[[Iterable[Any]], T]) -> T:
+    """Call a function of the project, which may read, never write; return what `read` finds in what it named.
 
     Raises:
         EffectDefinitionError: it cannot be imported, raised, or returned no users.
     """
     path = term.removeprefix(CALL)
-    try:
-        named: Any = import_string(path)(context)
-    except Error:
-        raise  # the database's: the transaction is over, and its caller says so
-    except Exception as error:
-        raise EffectDefinitionError(f"approvers={term!r}: {path} raised {clean_error(error)}") from error
-    if not isinstance(named, (QuerySet, list, tuple, set, frozenset)):
+
+    def ask() -> tuple[Any, T | None]:
+        named = import_string(path)(context)
+        # a queryset is read here, where its tables are
+        return named, read(named) if isinstance(named, _MANY) else None
+
+    named, found = _in_tenant(context, term, path, ask) or (None, None)
+    if not isinstance(named, _MANY):
         raise EffectDefinitionError(
             f"approvers={term!r}: {path} returned {type(named).__name__}, not a queryset or list of users"
         )
-    return named
+    return cast("T", found)
 
 
 def _is_among(user: Any, named: Iterable[Any]) -> bool:
@@ -185,7 +209,7 @@ def _can_be_listed(rule: ApprovalRule) -> bool:
 
 def _candidates(source: str, context: Context[Any] | None) -> Iterator[Any]:
     if source.startswith(CALL):
-        yield from _named_by(source, context) if context is not None else ()
+        yield from _named_by(source, context, list) if context is not None else ()
     elif source.startswith(GROUP):
         users = get_user_model()._default_manager.filter(groups__name=source.removeprefix(GROUP).strip())
         yield from users.distinct().iterator(chunk_size=100)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +19,7 @@ from effects import audit, exceptions
 from effects._locks import now
 from effects.approvers import could_decide, in_words, is_entitled, list_people
 from effects.effect import rule_as_json, rule_from_json
-from effects.eligibility import eligibility, is_approver, outlook
+from effects.eligibility import eligibility, entitled_people, is_approver, outlook
 from effects.models import Approval, Execution
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Ruled
@@ -218,6 +220,83 @@ def test_a_function_that_cannot_be_asked_entitles_nobody(ann: Any, bob: Any, rul
     assert why(row, manager)[0] == "undecidable"
     assert not is_approver(row, live(row), manager)
     assert says in outlook(row, live(row))
+
+
+@contextlib.contextmanager
+def within(tenant: str) -> Iterator[None]:
+    """What a project does to get at a tenant's tables."""
+    entered.append(tenant)
+    yield
+    entered.pop()
+
+
+@contextlib.contextmanager
+def closed(tenant: str) -> Iterator[None]:
+    raise PermissionError("the tenant is closed")
+    yield
+
+
+@contextlib.contextmanager
+def swallowing(tenant: str) -> Iterator[None]:
+    with contextlib.suppress(KeyError):
+        yield
+
+
+entered: list[str] = []
+
+
+def managers_of_the_tenant(context: Any) -> Any:
+    """A queryset that is read where it is asked for, and an error where the tenant is not there."""
+    assert entered == ["shop-17"], entered
+    return managers(context)
+
+
+def test_the_tenants_tables_are_at_hand_where_a_function_names_who_decides(ann: Any, rule: Any, settings: Any) -> None:
+    """The person's page may be anybody's: what is asked about says whose tables are read."""
+    settings.EFFECTS = {"TENANT_CONTEXT": within}
+    rule(f"call:{__name__}.managers_of_the_tenant")
+    manager = person("manager-of-c1", approver=False)
+    row = asked(Ruled, by=ann, tenant="shop-17")
+    assert is_approver(row, live(row), manager)
+    assert [user.pk for user in entitled_people(row, live(row), limit=5)] == [manager.pk]
+    assert approve(row, manager).state == "pending"
+    assert entered == []
+
+
+def test_and_where_the_object_is_looked_up_that_it_is_about(
+    ann: Any, rule: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The object and the backend that is asked about it."""
+    rule()
+    settings.EFFECTS = {"TENANT_CONTEXT": within}
+    settings.AUTHENTICATION_BACKENDS = [*settings.AUTHENTICATION_BACKENDS, f"{__name__}.ForOneObject"]
+    asked_in: list[list[str]] = []
+    monkeypatch.setattr(
+        ForOneObject,
+        "has_perm",
+        lambda self, user, permission, target=None: target is not None and bool(asked_in.append([*entered]) or True),
+    )
+    row = asked(Ruled, by=ann, about=Group.objects.create(name="order 17"), tenant="shop-17")
+    assert is_approver(row, live(row), person("carl", approver=False))
+    assert asked_in[-1] == ["shop-17"]
+
+
+@pytest.mark.parametrize(
+    ("context", "function", "says"),
+    [(closed, "managers", "the tenant is closed"), (swallowing, "broken", "NoneType, not a queryset")],
+)
+def test_a_tenant_that_cannot_be_entered_entitles_nobody(
+    ann: Any, rule: Any, settings: Any, context: Any, function: str, says: str
+) -> None:
+    """It cannot be told who may decide; nothing is granted, and the page says why."""
+    rule(f"call:{__name__}.managers")
+    manager = person("manager-of-c1", approver=False)
+    row = asked(Ruled, by=ann)
+    Approval.objects.update(rule={**live(row).rule, "approvers": f"call:{__name__}.{function}"})
+    settings.EFFECTS = {"TENANT_CONTEXT": context}
+    with pytest.raises(exceptions.NotEntitledError, match=says):
+        approve(row, manager)
+    assert why(row, manager)[0] == "undecidable"
 
 
 # -- one object ----------------------------------------------------------------------------------------------------
