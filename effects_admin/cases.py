@@ -14,8 +14,8 @@ from django.db.models.functions import Now
 
 from effects import transitions
 from effects._logs import get_logger
-from effects.effect import get_effect
-from effects.exceptions import EffectDefinitionError
+from effects.effect import get_effect, registered
+from effects.exceptions import EffectDefinitionError, PolicyChangedError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
 from effects.snapshots import barrier, outcome_of
@@ -102,6 +102,22 @@ class Case:
         except Exception:  # the project's code: a page is shown without its link
             log.exception("provider_url of %s failed; its page has no link.", self.row.operation)
             return ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether this site's code does not declare its effect (any more)."""
+        return not any(effect.operation == self.row.operation for effect in registered())
+
+    @property
+    def foreign_code(self) -> str:
+        """Why this site's code may not work on it while it is unsettled, in words; empty where it may."""
+        if self.is_gone:
+            return f"This site's code does not declare {self.row.operation} (any more), so it cannot ask or send."
+        try:
+            transitions.effect_of(self.row)
+        except PolicyChangedError as error:
+            return str(error)
+        return ""
 
     @property
     def barrier_at(self) -> datetime | None:

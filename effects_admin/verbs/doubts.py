@@ -40,7 +40,9 @@ class LookUp(Verb[Case]):
             return f"It is {label(row.state)}; only what is in doubt is looked up."
         if row.contract.get("lookup") is None:
             return f"{row.provider} cannot be asked: the effect declares no look-up."
-        return "A look-up is under way; its answer is here in a few seconds." if case.is_leased else ""
+        if case.is_leased:
+            return "A look-up is under way; its answer is here in a few seconds."
+        return case.foreign_code
 
     def consequences(self, case: Case) -> list[str]:
         """Return what asking can change, and that it sends nothing."""
@@ -112,7 +114,7 @@ class Reopen(Resolve):
             return f"It is {label(case.row.state)}; only what waits for a person is reopened."
         if case.row.contract.get("lookup") is None:
             return f"{case.row.provider} cannot be asked: the effect declares no look-up. Resolve it instead."
-        return ""
+        return case.foreign_code
 
     def consequences(self, case: Case) -> list[str]:
         """Return that look-ups go on and nothing is sent."""
@@ -147,7 +149,7 @@ class OrderResend(Resolve):
             return "Another send is ordered already."
         if why := why_not_resendable(case.row):
             return f"It cannot be sent again: {why}."
-        return "" if case.row.holds_key else "Its key has passed to a successor."
+        return case.foreign_code if case.row.holds_key else "Its key has passed to a successor."
 
     def consequences(self, case: Case) -> list[str]:
         """Return that it may happen twice, and who has to agree."""

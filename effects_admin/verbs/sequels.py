@@ -45,7 +45,9 @@ class Compensate(Verb[Case]):
         if not row.contract.get("reversible"):
             return f"{row.operation} declares no undoing."
         undoing = _undoing(case)
-        return f"Its undoing is recorded already; that one is {label(undoing.state)}." if undoing else ""
+        if undoing:
+            return f"Its undoing is recorded already; that one is {label(undoing.state)}."
+        return case.foreign_code if case.is_gone else ""
 
     def consequences(self, case: Case) -> list[str]:
         """Return what is undone, and who has to agree."""
@@ -86,7 +88,7 @@ class Supersede(Verb[Case]):
             return "It was asked for again already: its key has passed to a successor."
         if row.key.startswith(_DERIVED) and _has_ended(row.key.removeprefix(_DERIVED)):
             return "Its key belongs to a request that has ended; it has to be asked for under a key of its own."
-        return ""
+        return case.foreign_code if case.is_gone else ""
 
     def consequences(self, case: Case) -> list[str]:
         """Return what is sent, and who has to agree."""

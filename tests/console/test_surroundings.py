@@ -61,7 +61,7 @@ def test_what_is_not_installed_any_more_is_found(gone: Scene, chief: User, brows
 
 
 def test_what_is_not_installed_any_more_is_shown_and_decided(gone: Scene, chief: User, browser: Any) -> None:
-    """Every page works without the code; what needs none is decided, what needs it is refused in words."""
+    """Every page works without the code; what needs none is decided, what needs it has no form, and says why."""
     client = browser(chief)
     for name, address in pages(gone).items():
         assert client.get(address).status_code in (200, 400), name
@@ -72,9 +72,42 @@ def test_what_is_not_installed_any_more_is_shown_and_decided(gone: Scene, chief:
             ("look-up", gone.uncertain), ("compensate", gone.completed[1]), ("supersede", gone.declined[0]),
         )
     }  # fmt: skip
-    assert [answer.status_code for answer in done.values()] == [302, 302, 302, 409, 409, 409]
+    assert [answer.status_code for answer in done.values()] == [302, 302, 302, 400, 400, 400]
     for verb in ("look-up", "compensate", "supersede"):
-        assert "is not a registered effect" in text_of(done[verb])
+        assert "does not declare" in text_of(done[verb])
+
+
+@pytest.mark.parametrize(
+    ("verb", "case"),
+    [
+        ("look-up", "uncertain"), ("reopen", "hopeless"), ("order-resend", "hopeless"), ("compensate", "completed"),
+        ("supersede", "declined"),
+    ],
+)  # fmt: skip
+def test_what_needs_code_that_is_gone_is_not_offered(
+    scene: Scene, chief: User, browser: Any, monkeypatch: pytest.MonkeyPatch, verb: str, case: str
+) -> None:
+    """The page says why in place of the button; with the code it offers it."""
+    client, found = browser(chief), getattr(scene, case)
+    ref = found if isinstance(found, str) else found[0 if case == "declined" else 1]
+    link = f'href="{verb_of(ref, verb)}"'
+    assert link in client.get(page_of(ref)).content.decode()
+    for effect in (PayOut, Charge):
+        monkeypatch.delitem(_registry, effect.operation)
+    shown = client.get(page_of(ref))
+    assert link not in shown.content.decode()
+    assert "does not declare" in text_of(shown)
+
+
+def test_what_other_code_recorded_is_not_looked_up(
+    scene: Scene, chief: User, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed safety version may not touch it; the page says so before anybody clicks."""
+    monkeypatch.setattr(Charge, "safety_version", 2)
+    monkeypatch.setattr(PayOut, "safety_version", 2)
+    shown = browser(chief).get(page_of(scene.uncertain))
+    assert f'href="{verb_of(scene.uncertain, "look-up")}"' not in shown.content.decode()
+    assert "recorded under safety_version 1" in text_of(shown)
 
 
 @contextmanager
