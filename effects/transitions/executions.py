@@ -69,8 +69,9 @@ class Recorded:
 def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UUID | None, started: float) -> Recorded:
     """*Commits.* Record an execution and, with `attempt`, permit its first send in the same commit.
 
-    Locked: the request, then the execution. A racing caller of the same key waits for this commit and then joins. An
-    existing row is joined: same payload only; the caller goes on to `permit` if it is pending and due.
+    Locked: the request, with those that wait for what is superseded, then the execution. A racing caller of the same
+    key waits for this commit and then joins. An existing row is joined: same payload only; the caller goes on to
+    `permit` if it is pending and due.
 
     Args:
         intent: what to do.
@@ -88,12 +89,10 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         StaleRevisionError: what it undoes or supersedes changed since a person looked.
     """
     with commits("performing an effect"):
-        request = lock_running_request(handle.id, handle.epoch) if handle is not None else None
+        request, waiting = successions.lock_requests(intent.supersedes, handle)
         if handle is None and intent.compensates is None:
             refuse_over_limits(intent)
-        waiting: list[Request] = []
         if intent.supersedes is not None:
-            waiting = successions.lock_waiting_requests(intent.supersedes, request)
             intent, _ = successions.hand_over(intent, intent.supersedes)
         if intent.compensates is not None:
             _lock_original(intent.compensates, None if intent.supersedes else intent.seen_revision)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from effects._locks import lock_execution, lock_request
+from effects._current import RequestHandle
+from effects._locks import lock_execution, lock_request, lock_running_request
 from effects.exceptions import WrongStateError
 from effects.intents import Intent, provider_key_of
 from effects.models import Execution, Request, RequestExecution
@@ -14,25 +15,41 @@ from effects.states import REQUEST_ENDED, ExecutionState, values
 from effects.transitions import _decisions
 from effects.transitions._rows import advance
 
-__all__ = ["hand_over", "lock_waiting_requests", "take_places"]
+__all__ = ["hand_over", "lock_requests", "take_places"]
 
 _DERIVED = "request:"
 
 
-def lock_waiting_requests(superseded: UUID, own: Request | None) -> list[Request]:
-    """Lock, before the executions, every request that has not ended and holds the old one, in the order of their ids.
+def lock_requests(superseded: UUID | None, handle: RequestHandle | None) -> tuple[Request | None, list[Request]]:
+    """Lock, before the executions, the caller's own request and those that wait for what it supersedes.
+
+    All in the order of their ids: two handlers that supersede what the other's request holds wait for each other once,
+    not for ever.
 
     Args:
-        superseded: the old execution.
-        own: the caller's request, locked already.
+        superseded: the old execution, if there is one.
+        handle: of the caller's own request, if there is one.
+
+    Returns:
+        Its own request, and all that have not ended and hold the old one, its own among them.
+
+    Raises:
+        RequestEndedError: its own request ended or was taken over.
     """
-    held = RequestExecution.objects.filter(execution_id=superseded, holds=True).exclude(
-        request__state__in=values(REQUEST_ENDED)
-    )
-    ids = set(held.values_list("request_id", flat=True)) - {own.pk if own else None}
-    locked = [lock_request(request_id) for request_id in sorted(ids)]
-    waiting = [request for request in locked if request.state not in REQUEST_ENDED]
-    return waiting if own is None else [own, *waiting]
+    ids = {handle.id} if handle is not None else set()
+    if superseded is not None:
+        held = RequestExecution.objects.filter(execution_id=superseded, holds=True).exclude(
+            request__state__in=values(REQUEST_ENDED)
+        )
+        ids.update(held.values_list("request_id", flat=True))
+    own, waiting = None, []
+    for request_id in sorted(ids):
+        if handle is not None and request_id == handle.id:
+            own = lock_running_request(handle.id, handle.epoch)
+            waiting.append(own)
+        elif (request := lock_request(request_id)).state not in REQUEST_ENDED:
+            waiting.append(request)
+    return own, waiting if superseded is not None else []
 
 
 def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:

@@ -13,9 +13,10 @@ from effects import _current, exceptions, operations, runner, transitions
 from effects.models import Approval, Execution, Receipt, Request, RequestExecution
 from effects.operations import ProtectedOperation, StoredAnswer
 from effects.testing import provider_says, run_due
+from effects.transitions import successions
 from tests.core.declared import Approved, Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
-from tests.core.racing import held, in_thread, together, wait_until_blocked
+from tests.core.racing import held, in_thread, second_connection, together, wait_until_blocked
 
 pytestmark = pytest.mark.django_db
 DONE = effects.Applied({"id": "ch_2"}, "ch_2")
@@ -352,3 +353,59 @@ def test_who_meets_it_while_it_is_superseded_meets_the_successor() -> None:
         second.commit()
     thread.join(20)
     assert result[0].ref == str(new)
+
+
+def two_that_hold_the_others(view: None) -> tuple[list[Request], list[Execution]]:
+    """Return two running requests, the older first, each with an execution of its own that was refused."""
+    requests, refused = [opened("c-1"), opened("c-2")], []
+    for number, request in enumerate(requests):
+        with provider_says(Plain, effects.Declined("no")):
+            outcome = handled(
+                request, lambda key=f"k{number}": effects.perform(Plain, payload=PAYLOAD, key=key, requested_by="ann")
+            )
+        refused.append(Execution.objects.get(pk=outcome.ref))
+    assert requests[0].pk < requests[1].pk
+    return requests, refused
+
+
+def asking_again(request: Request, old: Execution) -> Callable[[], Any]:
+    """The handler of `request` asks again for what another request performed."""
+    return lambda: handled(
+        request,
+        lambda: effects.perform(Plain, payload=PAYLOAD, key=old.key, requested_by="ann", supersede=old.pk),
+    )
+
+
+def is_free(request: Request) -> bool:
+    """Whether nobody has locked the request."""
+    with second_connection() as third:
+        sql = "SELECT 1 FROM effects_request WHERE id = %s FOR UPDATE SKIP LOCKED"
+        return third.execute(sql, [request.pk]).fetchone() is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_handlers_that_supersede_what_the_other_holds_both_come_through(view: None) -> None:
+    """Each locks both requests, in one order: neither is told that the journal is too busy."""
+    (first, second), (x, y) = two_that_hold_the_others(view)
+    with provider_says(Plain, DONE) as said:
+        results = together(asking_again(first, y), asking_again(second, x))
+    assert [type(result) for result in results] == [effects.Completed] * 2, results
+    assert len(said.sends) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_handler_holds_nothing_while_it_waits_for_an_older_request(
+    view: None, monkeypatch: pytest.MonkeyPatch, in_order: bool
+) -> None:
+    """Control: locking its own request first, it would hold what the other one waits for."""
+    if not in_order:
+        monkeypatch.setattr(successions, "sorted", lambda ids: sorted(ids, reverse=True), raising=False)
+    (first, second), (x, _y) = two_that_hold_the_others(view)
+    with provider_says(Plain, DONE):
+        with held("effects_request", first.pk):
+            thread, result = in_thread(asking_again(second, x))
+            wait_until_blocked()
+            assert is_free(second) is in_order
+        thread.join(20)
+    assert isinstance(result[0], effects.Completed), result
