@@ -36,9 +36,8 @@ class Renewer:
         """Renew this request's lease from now on."""
         with self._lock:
             self._held[request_id] = epoch
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="effects-leases", daemon=True)
-                self._thread.start()
+            if not (self._stopped.is_set() or (self._thread is not None and self._thread.is_alive())):
+                self._start()
 
     def let_go(self, request_id: UUID) -> None:
         """Renew it no more."""
@@ -64,11 +63,24 @@ class Renewer:
             log.exception("The leases of %d requests could not be renewed.", len(held))
             return 0
 
+    def _start(self) -> None:
+        """Start the thread; a process that may start none for now tries again with its next request."""
+        thread = threading.Thread(target=self._run, name="effects-leases", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            log.exception("No thread could be started, so that leases are not renewed; the request goes on.")
+        else:
+            self._thread = thread
+
     def _run(self) -> None:
         while not self._stopped.wait(settings.REQUEST_LEASE.total_seconds() / 3):
             self.renew()
-            # an idle connection of a thread that sleeps most of the time would count against the server's limit
-            connections.close_all()
+            try:
+                # an idle connection of a thread that sleeps most of the time would count against the server's limit
+                connections.close_all()
+            except Exception:  # it is gone all the same, and the thread is needed
+                log.exception("The connection of the leases could not be closed.")
 
 
 _renewer = Renewer()

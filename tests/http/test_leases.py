@@ -119,6 +119,55 @@ def test_a_failed_renewal_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture
     assert "could not be renewed" in caplog.text
 
 
+class Counting(Renewer):
+    """Says when its thread runs; the first one ends at once where a test says so."""
+
+    def __init__(self, *, dies: bool = False) -> None:
+        super().__init__()
+        self.runs = threading.Semaphore(0)
+        self._dies = dies
+
+    def _run(self) -> None:
+        self.runs.release()
+        if self._dies:
+            self._dies = False
+            return
+        super()._run()
+
+
+def test_a_thread_that_died_is_replaced_with_the_next_request() -> None:
+    """Whatever ended it, the requests that come are renewed."""
+    renewer = Counting(dies=True)
+    renewer.hold(uuid.uuid4(), 1)
+    assert renewer._thread is not None
+    renewer._thread.join(10)
+    renewer.hold(uuid.uuid4(), 1)
+    assert renewer.runs.acquire(timeout=10)
+    assert renewer.runs.acquire(timeout=10)
+    assert renewer._thread.is_alive()
+    renewer.hold(uuid.uuid4(), 1)
+    renewer.stop()
+    assert not renewer.runs.acquire(blocking=False)
+
+
+def test_a_process_that_may_start_no_thread_serves_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the next request tries again."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    renewer = Counting()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        renewer.hold(uuid.uuid4(), 1)
+    assert "leases are not renewed" in caplog.text
+    renewer.hold(uuid.uuid4(), 1)
+    assert renewer.runs.acquire(timeout=10)
+    renewer.stop()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_worker_has_a_thread_of_its_own() -> None:
