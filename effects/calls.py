@@ -16,6 +16,7 @@ from django.utils.asyncio import async_unsafe
 from effects import queries, redaction, runner, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
 from effects._current import RequestHandle, current
+from effects._writes import write_before_send
 from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
@@ -326,9 +327,7 @@ def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.Licen
     ready = runner.ask_precondition(intent.effect, context) if intent.rule is None else None
     attempt, started = new_id(), monotonic()
     first = attempt if isinstance(ready, Proceed) else None
-    recorded = runner.write_before_send(
-        lambda: transitions.record(intent, handle=handle, attempt=first, started=started)
-    )
+    recorded = write_before_send(lambda: transitions.record(intent, handle=handle, attempt=first, started=started))
     execution = recorded.execution
     announce(execution)
     if recorded.permit is not None:

@@ -141,6 +141,13 @@ class Settings:
         "Called before a stored answer is replayed; may refuse.",
         values.to_optional_callable,
     )
+    RECONCILE_CHECK = Setting(
+        "RECONCILE_CHECK",
+        None,
+        _PATH,
+        "Called before background work looks something in doubt up, or sends it again; may refuse for now.",
+        values.to_optional_callable,
+    )
     NOT_EXECUTED = Setting(
         "NOT_EXECUTED",
         None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,16 +11,17 @@ from uuid import UUID
 from django.db import DatabaseError, Error, InterfaceError, OperationalError
 
 from effects import transitions
-from effects._commits import is_beside, journal, refuse_open_transactions
+from effects._commits import is_beside, refuse_open_transactions
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._locks import ClockTimestamp
 from effects._logs import get_logger
+from effects._writes import write_before_send, write_until_done
 from effects.canonical import clean_error
+from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
 from effects.exceptions import (
-    CommitLostError,
     EffectsError,
     ExecutionNotFoundError,
     FencedError,
@@ -54,14 +54,10 @@ __all__ = [
     "send",
     "send_row",
     "settle_requests_of",
-    "write_before_send",
 ]
 
 log = get_logger("effects.runner")
 T = TypeVar("T")
-
-#: Waits between two tries to write an outcome while the database is away; the last one repeats.
-WRITE_WAITS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def run(execution_id: UUID) -> ExecutionSnapshot:
@@ -99,6 +95,9 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
 
 
 def _look_up(execution_id: UUID, now: bool) -> ExecutionSnapshot:
+    refused = None if now else _refused_for_now(execution_id)
+    if refused is not None:
+        return refused
     claimed = transitions.claim(execution_id, now=now)
     row = Execution.objects.annotate(seen_at=ClockTimestamp()).get(pk=execution_id)
     if claimed is None:
@@ -111,11 +110,22 @@ def _look_up(execution_id: UUID, now: bool) -> ExecutionSnapshot:
         reach("look_up.before_call")
         verdict = _verify(get_effect(row.operation), row)
         reach("look_up.replied")
-    result = _write_until_done(lambda: transitions.apply_verdict(execution_id, epoch=claimed.epoch, verdict=verdict))
+    result = write_until_done(lambda: transitions.apply_verdict(execution_id, epoch=claimed.epoch, verdict=verdict))
     after_change(result)
     if result.state == ExecutionState.PENDING:
         send_hint(str(execution_id))
     return result
+
+
+def _refused_for_now(execution_id: UUID) -> ExecutionSnapshot | None:
+    """Ask the project's `RECONCILE_CHECK` about what is due; return the execution as it waits where that says no."""
+    check = settings.RECONCILE_CHECK
+    row = Execution.objects.filter(pk=execution_id).annotate(seen_at=ClockTimestamp()).first() if check else None
+    if check is None or row is None or not _is_due(row):
+        return None
+    with in_tenant(row.tenant), without_request():
+        allowed = check(snapshot(row))
+    return transitions.postpone_look_up(execution_id) if allowed is False else None
 
 
 def _is_due(row: Any) -> bool:
@@ -330,12 +340,12 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
 def _record(execution: ExecutionSnapshot, permit: Permit, report: Report) -> ExecutionSnapshot:
     """Record what became of a send, or keep its news where the lease was taken over."""
     try:
-        return _write_until_done(
+        return write_until_done(
             lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
         )
     except FencedError:
         log.warning("The lease of %s %s was taken over; its news is kept.", execution.operation, execution.id)
-        return _write_until_done(lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report))
+        return write_until_done(lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report))
 
 
 def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[Report, BaseException | None]:
@@ -367,31 +377,3 @@ def _verify(effect: Effect[Any], row: Execution) -> Verdict:
         log.exception("The look-up of %s %s raised.", row.operation, row.pk)
         return Inconclusive(f"the look-up raised {clean_error(error)}")
     return read_verdict(verdict)
-
-
-def write_before_send(write: Callable[[], T]) -> T:
-    """Write what must be committed before the call: once more if the database says that nothing was committed."""
-    try:
-        return write()
-    except CommitLostError:
-        return write()
-
-
-def _write_until_done(write: Callable[[], T]) -> T:
-    """Write what is known after the call, on fresh connections, for as long as this process lives.
-
-    The call is never repeated. Inside a test case's transaction there is no fresh connection to hope for.
-    """
-    waits = iter(WRITE_WAITS)
-    wait = 0.0
-    while True:
-        try:
-            return write()
-        except JournalUnavailableError:  # noqa: PERF203 - away, or too busy: a lock timeout, a full disk
-            if journal().in_atomic_block:
-                raise
-            wait = next(waits, wait)
-            log.exception("The outcome cannot be recorded yet; trying again in %s s.", wait)
-            journal().close()
-            # the database is away and nothing announces its return
-            time.sleep(wait)

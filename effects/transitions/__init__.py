@@ -11,7 +11,7 @@ from effects.transitions.approvals import cancel, deny, expire_approval, grant, 
 from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
 from effects.transitions.evidence import late_outcome, observe
 from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
-from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned
+from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned, postpone_look_up
 from effects.transitions.notices import drop_notice, postpone_notice
 from effects.transitions.permits import PermitDecision, permit
 from effects.transitions.requests import (
@@ -74,6 +74,7 @@ __all__ = [
     "open_request",
     "order_resend",
     "permit",
+    "postpone_look_up",
     "postpone_notice",
     "postpone_send",
     "prune_execution",

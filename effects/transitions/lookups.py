@@ -20,11 +20,13 @@ from effects.transitions.evidence import observe_row
 from effects.types import Applied, InDoubt, Partial, readable_instant
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
 
-__all__ = ["LOOKUP_BUDGET", "Claim", "apply_verdict", "claim", "escalate_unplanned"]
+__all__ = ["LOOKUP_BUDGET", "Claim", "apply_verdict", "claim", "escalate_unplanned", "postpone_look_up"]
 
 #: Look-ups that worked and could not decide, before a person is asked.
 LOOKUP_BUDGET = 8
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=5), timedelta(hours=1)
+#: How long something rests that the project's `RECONCILE_CHECK` refused.
+REFUSED_DELAY = timedelta(minutes=10)
 _S, _R = ExecutionState, ExecutionReason
 
 
@@ -92,6 +94,20 @@ def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> Execut
                 _escalate(row, _R.CONFLICT, {"why": verdict.reason, "reference": verdict.reference, **verdict.proof})
             case Inconclusive() | Unreachable():
                 _postpone(row, verdict)
+        return snapshot(row)
+
+
+def postpone_look_up(execution_id: UUID) -> ExecutionSnapshot:
+    """*Commits.* Leave an execution in doubt for later: the project does not want it worked on now.
+
+    It spends no budget and calls nobody; asked again after `REFUSED_DELAY`.
+    """
+    with commits("postponing a look-up"):
+        row = lock_execution(execution_id)
+        due = row.due_at is not None and row.due_at <= row.locked_at
+        leased = row.lease_expires_at is not None and row.lease_expires_at > row.locked_at
+        if row.state in (_S.UNCERTAIN, _S.ACCEPTED) and due and not leased:
+            _later(row, row.locked_at + REFUSED_DELAY, {"why": "RECONCILE_CHECK refused it for now"})
         return snapshot(row)
 
 
