@@ -151,6 +151,11 @@ class Effect(Generic[P]):
 
     # -- what the runtime asks of a declaration ------------------------------------------------------------------
 
+    @classmethod
+    def can_be_looked_up(cls) -> bool:
+        """Return whether the class has a look-up. A base whose `verify` needs more of its subclasses says when."""
+        return cls.verify is not Effect.verify
+
     @property
     def keyed_as(self) -> str:
         """The name that bindings and provider keys are derived from; no renaming changes it."""
@@ -352,7 +357,7 @@ def _check(cls: type[Effect[Any]]) -> None:
     need(bool(cls.provider), "say who is called: provider = 'stripe/acct_main'")
     need(cls.send is not Effect.send, "define send(self, context, permit)")
     need(timedelta(0) < cls.request_timeout <= LONGEST, "request_timeout is longer than zero, and at most 100 years")
-    verifies = cls.verify is not Effect.verify
+    verifies = cls.can_be_looked_up()
     need(
         verifies or cls.lookup is None,
         "lookup= promises a look-up: define verify(self, context), or set lookup = None",

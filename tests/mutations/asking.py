@@ -1,4 +1,4 @@
-"""Rules of whom is asked and told: who counts, who may take back, notices, and what a mail server's silence proves."""
+"""Rules of whom is asked and told: who counts, who may take back, notices, and what the silence of others proves."""
 
 from __future__ import annotations
 
@@ -75,5 +75,41 @@ MUTATIONS = (
                 "            except Doubt as error:\n                raise OSError(str(error)) from error\n",
             ),
         ),
+    ),
+    Mutation(
+        "what was written counts as not sent",
+        "§4 what a failure proves",
+        "tests/httpx/test_wire.py::test_a_broken_connection_is_doubt",
+        (Edit("effects/contrib/httpx/transport.py", "self._wire.touched = True", "pass"),),
+    ),
+    Mutation(
+        "each read has the whole time",
+        "cases: sending",
+        "tests/httpx/test_wire.py::test_a_trickling_answer_ends_at_the_deadline",
+        (
+            Edit(
+                "effects/contrib/httpx/transport.py",
+                "            self._sock.settimeout(time_left(self._wire.deadline))\n            return self._sock.recv",
+                "            self._sock.settimeout(0.5)\n            return self._sock.recv",
+            ),
+        ),
+    ),
+    Mutation(
+        "a conflict is a refusal",
+        "§4 what a failure proves",
+        "tests/httpx/test_proofs.py::test_what_proves_nothing_is_doubt",
+        (
+            Edit(
+                "effects/contrib/statuses.py",
+                "    410: InvalidRequest,",
+                "    409: Declined,\n    410: InvalidRequest,",
+            ),
+        ),
+    ),
+    Mutation(
+        "a look-up may post",
+        "promise 2",
+        "tests/httpx/test_lookups.py::test_a_look_up_changes_nothing",
+        (Edit("effects/contrib/httpx/effect.py", "        if asked.method not in _SAFE:", "        if False:"),),
     ),
 )

@@ -58,7 +58,7 @@ class Lane:
         """Return what the named tests say that are red without any mutation; empty if none is. Makes the database."""
         tests = sorted({one.test for one in mutations})
         code = self._pytest(*tests, "--create-db", patience=PATIENCE_FOR_ALL)
-        return self.output.read_text()[-5000:] if code else ""
+        return (self.output.read_text()[-5000:] or f"pytest ended with {code}") if code else ""
 
     def attempt(self, one: Mutation) -> str:
         """Return what became of one mutation: caught, SURVIVED, HUNG or BROKEN."""

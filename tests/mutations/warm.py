@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 
@@ -38,7 +39,8 @@ def _import_others() -> None:
     import psycopg  # noqa: F401
     import pytest  # noqa: F401
     import requests  # noqa: F401
-    import stripe  # noqa: F401
+
+    # not stripe: it imports anyio, which is a plugin of pytest's, too
 
 
 def _run(order: dict[str, object]) -> None:
@@ -52,8 +54,11 @@ def _run(order: dict[str, object]) -> None:
     code = 3  # what pytest calls an internal error
     try:
         code = int(pytest.main([str(argument) for argument in order["arguments"]]))  # type: ignore[attr-defined]
+    except BaseException:  # noqa: BLE001 - what pytest itself stumbles over is told in its output, too
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 

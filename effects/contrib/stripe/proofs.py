@@ -1,44 +1,19 @@
-"""What an answer of Stripe's that is an error proves: the one table of it."""
+"""What an answer of Stripe's that is an error proves. The table of statuses is in `effects.contrib.statuses`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import stripe
 
-from effects.failures import (
-    Declined,
-    Doubt,
-    Forbidden,
-    InvalidRequest,
-    NotNow,
-    ProvenNotApplied,
-    SendError,
-    Unauthenticated,
-    parse_retry_after,
-)
-from effects.states import ExecutionReason
+from effects.contrib import statuses
+from effects.failures import Doubt, SendError, parse_retry_after
 from effects.verdicts import Inconclusive, Unreachable
 
 __all__ = ["hindrance", "proof_of", "proven"]
 
-#: What a refusal in Stripe's own words proves, by its status. A status that is not here proves nothing: 408, 409 (the
-#: key is in use: an earlier request under it is still under way), 424, redirects, everything from 500 on.
-PROOF: Mapping[int, type[ProvenNotApplied]] = {
-    400: InvalidRequest,
-    401: Unauthenticated,
-    402: Declined,
-    403: Forbidden,
-    404: InvalidRequest,
-    405: InvalidRequest,
-    413: InvalidRequest,
-    415: InvalidRequest,
-    422: InvalidRequest,
-}
-#: Refused before anything was looked at, in whoever's words.
-NOT_NOW = frozenset({425, 429})
 #: Another request came under this key before: what became of that one is the question, whatever this one's status is.
 DOUBTFUL = frozenset({"idempotency_error", "idempotency_key_in_use"})
 
@@ -51,12 +26,11 @@ def proof_of(error: stripe.StripeError) -> SendError:
     retry_after = parse_retry_after(_header(error, "Retry-After"))
     if DOUBTFUL & {said.get("type"), said.get("code")}:
         return Doubt(message, code=code)
-    if status in NOT_NOW:
-        return NotNow(message, retry_after=retry_after, code=code)
-    if said and status in PROOF:
-        return PROOF[status](message, code=code, reference=_reference(said))
-    reason = ExecutionReason.TIMEOUT if status == 408 else ExecutionReason.PROVIDER_ERROR
-    return Doubt(message, code=code, reason=reason, retry_after=retry_after)
+    # a status proves what the table says if Stripe says it: somebody else's page does not speak for Stripe
+    proof = statuses.PROOF if said else statuses.NOT_NOW
+    return statuses.failure(
+        status, message, code=code, reference=_reference(said), retry_after=retry_after, proof=proof
+    )
 
 
 @contextmanager
@@ -71,13 +45,10 @@ def proven() -> Iterator[None]:
 def hindrance(error: stripe.StripeError | SendError) -> Unreachable | Inconclusive:
     """Return what a look-up says that `error` ended: whether Stripe could not be asked, or did not tell."""
     if isinstance(error, SendError):
-        away = error.reason in (ExecutionReason.NOT_SENT, ExecutionReason.TIMEOUT, ExecutionReason.NO_REPLY)
-        return (Unreachable if away else Inconclusive)(error.message, {"code": error.code})
+        return statuses.hindrance(error)
     status, found = error.http_status or 0, proof_of(error)
-    proof = {"code": found.code, "status": status}
-    if status in NOT_NOW or status == 408 or status >= 500:
-        return Unreachable(found.message, proof)
-    return Inconclusive(found.message, proof)
+    verdict = Unreachable if statuses.is_away(status) else Inconclusive
+    return verdict(found.message, {"code": found.code, "status": status})
 
 
 def _said(error: stripe.StripeError) -> dict[str, Any]:

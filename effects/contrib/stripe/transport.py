@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import stripe
 
+from effects.contrib.connections import dial, time_left
 from effects.failures import Doubt, NotSent
 from effects.states import ExecutionReason
 from effects.types import monotonic
@@ -93,7 +94,7 @@ class _Wire:
 
     def sendall(self, data: Any) -> None:
         """Send; from the first call on the provider may have it."""
-        self._sock.settimeout(_left(self._deadline))
+        self._sock.settimeout(time_left(self._deadline))
         self.touched = True
         self._sock.sendall(data)
 
@@ -119,47 +120,22 @@ class _Answer(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(_left(self._deadline))
+        self._sock.settimeout(time_left(self._deadline))
         return self._sock.recv_into(buffer)
-
-
-def _left(deadline: float) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
-        raise TimeoutError("the deadline has passed")
-    return left
 
 
 def _connect(url: SplitResult, deadline: float) -> socket.socket:
     """Return a connection that nothing was sent on yet."""
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        sock = _dial(addresses, deadline)
+        sock = dial(host, port, deadline)
         if url.scheme == "https":
-            sock.settimeout(_left(deadline))
+            sock.settimeout(time_left(deadline))
             # a failed handshake closes the socket that it was given
             sock = _tls().wrap_socket(sock, server_hostname=host)
     except (OSError, UnicodeError) as error:
         raise NotSent(f"no connection to {host}: {error}", code=type(error).__name__) from error
     return sock
-
-
-def _dial(addresses: list[Any], deadline: float) -> socket.socket:
-    """Connect to the first address that answers; all of them share one deadline."""
-    failure: OSError = OSError("the name has no address")
-    for family, kind, protocol, _, address in addresses:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(_left(deadline))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            sock.close()
-            failure = error
-        else:
-            return sock
-    raise failure
 
 
 @functools.cache
