@@ -53,14 +53,13 @@ def check_dispatch(**_kwargs: Any) -> list[checks.CheckMessage]:
 
 def check_names_in_effects(**_kwargs: Any) -> list[checks.CheckMessage]:
     """W007: an effect's attribute that is nearly one of ours; with a misspelt `approval` nobody would be asked."""
-    known = [name for name in dir(Effect) if not name.startswith("_")]
     return [
         make_warning(
             7,
             f"{cls.__module__}.{cls.__qualname__} has {name!r}, which nothing reads; {meant[0]!r} is what is read.",
             "Correct the name, or give your own another one.",
         )
-        for cls, name in _own_names()
+        for cls, name, known in _own_names()
         if (meant := get_close_matches(name, known, 1, ALIKE))
     ]
 
@@ -82,9 +81,14 @@ def check_limited_providers(**_kwargs: Any) -> list[checks.CheckMessage]:
     ]
 
 
-def _own_names() -> Iterator[tuple[type[Any], str]]:
-    """Iterate over what the classes of registered effects define that `Effect` does not know."""
-    classes = dict.fromkeys(cls for effect in registered() for cls in type(effect).__mro__ if cls is not Effect)
-    for cls in classes:
-        if issubclass(cls, Effect):
-            yield from ((cls, name) for name in vars(cls) if not name.startswith("_") and not hasattr(Effect, name))
+def _own_names() -> Iterator[tuple[type[Any], str, list[str]]]:
+    """Iterate over the names that a project's classes define and ours do not know, with those that ours know."""
+    seen = set()
+    for effect in registered():
+        classes = [cls for cls in type(effect).__mro__ if issubclass(cls, Effect)]
+        ours = next(cls for cls in classes if cls.__module__.partition(".")[0] == Effect.__module__.partition(".")[0])
+        known = [name for name in dir(ours) if not name.startswith("_")]
+        for cls in classes[: classes.index(ours)]:
+            new = () if cls in seen else (name for name in vars(cls) if not name.startswith("_") and name not in known)
+            seen.add(cls)
+            yield from ((cls, name, known) for name in new)

@@ -288,6 +288,14 @@ def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str
     assert f"Plain has {name!r}" in messages[0].msg
 
 
+def test_a_misspelt_name_of_a_connector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector's own attributes are known by name as well."""
+    monkeypatch.setattr(BookTransfer, "provess", {422: effects.Doubt}, raising=False)
+    messages = [each for each in project_checks.check_names_in_effects() if "BookTransfer has" in each.msg]
+    assert ids(messages) == ["effects.W007"]
+    assert "'proves' is what is read" in messages[0].msg
+
+
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
