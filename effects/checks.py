@@ -66,6 +66,7 @@ def register_checks() -> None:
 
     for check in (
         views.check_transactions_of_views, views.check_effects_of_views, views.check_status_url, views.check_cors,
+        views.check_signing_secrets,
         projects.check_time_zones, projects.check_dispatch, projects.check_names_in_effects,
         projects.check_limited_providers,
     ):  # fmt: skip

@@ -23,6 +23,7 @@ __all__ = [
     "cancel",
     "deny",
     "grant",
+    "hear",
     "look_up_now",
     "observe",
     "order_resend",
@@ -158,6 +159,15 @@ def order_resend(
 def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:
     """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's."""
     return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence, undone=undone))
+
+
+def hear(ref: str | UUID, news: transitions.News) -> ExecutionSnapshot | None:
+    """Weigh what a provider tells by itself, as a webhook does: twice, late, out of order. None: nothing was new.
+
+    Errors: see `transitions.hear`.
+    """
+    execution = transitions.hear(_uuid(ref), news)
+    return None if execution is None else _after(execution)
 
 
 def _uuid(ref: str | UUID) -> UUID:

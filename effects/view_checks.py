@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings as project
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
@@ -22,7 +23,16 @@ from effects.http.keys import HEADER
 from effects.http.placement import protection_of
 from effects.http.protection import Protection
 
-__all__ = ["check_cors", "check_effects_of_views", "check_status_url", "check_transactions_of_views", "protected_views"]
+__all__ = [
+    "check_cors",
+    "check_effects_of_views",
+    "check_signing_secrets",
+    "check_status_url",
+    "check_transactions_of_views",
+    "protected_views",
+]
+
+T = TypeVar("T")
 
 #: What a client on another site must be able to read to do as it is told.
 EXPOSED = (REPLAYED, "Location", "Retry-After")
@@ -122,24 +132,50 @@ def check_cors(**_kwargs: Any) -> list[checks.CheckMessage]:
     return found
 
 
+def check_signing_secrets(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E019: a view that takes a provider's webhooks has no secret to tell them from forged ones."""
+
+    def read_by(route: str, callback: Any) -> Iterator[tuple[str, Callable[[], object]]]:
+        # by an attribute of the view: the provider's SDK need not be installed
+        read = getattr(callback, "signing_secrets", None)
+        if callable(read):
+            yield route, read
+
+    return [
+        make_error(19, f"The view at {route!r} takes webhooks that it cannot verify, so that each of them fails.", why)
+        for read, route in {read: route for route, read in _found_at_urls(read_by)}.items()
+        if (why := _why_unset(read))
+    ]
+
+
 def protected_views() -> list[ProtectedView]:
     """Return the protected views that the project's URLs lead to; none where the URLs cannot be read."""
+
+    def protected(route: str, callback: Any) -> Iterator[ProtectedView]:
+        for protection in _protections(callback):
+            yield ProtectedView(route, callback, protection)
+
+    return _found_at_urls(protected)
+
+
+def _found_at_urls(look: Callable[[str, Any], Iterable[T]]) -> list[T]:
+    """Return what `look` finds at each route and callback of the project's URLs; nothing where they cannot be read."""
     if not getattr(project, "ROOT_URLCONF", None):
         return []
     try:
-        return list(_walk(get_resolver().url_patterns, ""))
+        views = _walk(get_resolver().url_patterns, "")
+        return [found for route, callback in views for found in look(route, callback)]
     except Exception:  # noqa: BLE001 - whatever the project's modules raise, Django's own checks of URLs say it better
         return []
 
 
-def _walk(patterns: Iterable[Any], prefix: str) -> Iterator[ProtectedView]:
+def _walk(patterns: Iterable[Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for pattern in patterns:
         route = prefix + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             yield from _walk(pattern.url_patterns, route)
         elif isinstance(pattern, URLPattern):
-            for protection in _protections(pattern.callback):
-                yield ProtectedView(route, pattern.callback, protection)
+            yield route, pattern.callback
 
 
 def _protections(callback: Any) -> Iterator[Protection]:
@@ -155,6 +191,15 @@ def _protections(callback: Any) -> Iterator[Protection]:
         told = protection_of(inspect.getattr_static(owner, actions.get(method, method), None))
         if told is not None:
             yield told
+
+
+def _why_unset(read: Callable[[], object]) -> str:
+    """Return why a setting cannot be read, and the fix; "" where it can."""
+    try:
+        read()
+    except ImproperlyConfigured as error:
+        return str(error)
+    return ""
 
 
 def _each_once(views: Iterable[ProtectedView]) -> list[ProtectedView]:

@@ -12,6 +12,7 @@ from effects.transitions.attempts import NotSentInTime, Report, expire_lease, re
 from effects.transitions.evidence import late_outcome, observe
 from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
 from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned, postpone_look_up
+from effects.transitions.news import News, Says, hear
 from effects.transitions.notices import drop_notice, postpone_notice
 from effects.transitions.permits import PermitDecision, permit
 from effects.transitions.requests import (
@@ -42,12 +43,14 @@ __all__ = [
     "DOUBTING",
     "TROUBLED_FROM",
     "Claim",
+    "News",
     "NotSentInTime",
     "Opened",
     "Opening",
     "PermitDecision",
     "Recorded",
     "Report",
+    "Says",
     "abort",
     "apply_verdict",
     "cancel",
@@ -67,6 +70,7 @@ __all__ = [
     "free_keys",
     "freeze",
     "grant",
+    "hear",
     "late_outcome",
     "list_prunable",
     "note_trouble",

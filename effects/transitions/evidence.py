@@ -17,7 +17,7 @@ from effects.transitions._rows import advance
 from effects.transitions.attempts import Report, complete_row, is_undone, references_on_file
 from effects.types import Applied, Partial, Submitted
 
-__all__ = ["late_outcome", "observe", "observe_row"]
+__all__ = ["late_outcome", "observe", "observe_row", "undo_row"]
 
 _S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
@@ -62,14 +62,7 @@ def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], und
     """
     with commits("recording evidence"):
         row = lock_execution(execution_id)
-        if undone:
-            evidence = {**evidence, "undone": True}
-        if undone and row.state in _HAPPENED:
-            on_file, second = _weighed(row, reference, evidence)
-            why = f"{row.state}, and undone at the provider"
-            _contradict(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
-        else:
-            observe_row(row, reference=reference, evidence=evidence)
+        (undo_row if undone else observe_row)(row, reference=reference, evidence=evidence)
         return snapshot(row)
 
 
@@ -97,6 +90,17 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
         _observe_unsettled(row, on_file, second=second, due_at=due)
     else:
         _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
+
+
+def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> None:
+    """Weigh evidence against a locked row that it happened and was undone at the provider."""
+    evidence = {**evidence, "undone": True}
+    if row.state not in _HAPPENED:
+        observe_row(row, reference=reference, evidence=evidence)
+        return
+    on_file, second = _weighed(row, reference, evidence)
+    why = f"{row.state}, and undone at the provider"
+    _contradict(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
 
 
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:

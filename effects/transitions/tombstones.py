@@ -31,7 +31,7 @@ KEPT_EVIDENCE = frozenset({
     "attempt", "code", "decision", "digest", "late", "other_reference", "payload_digest", "pruned",
     "reference", "request", "rule", "successor", "summary_digest", "undone", "verdict",
 })  # fmt: skip
-_REFERENCES = ("reference", "other_reference")
+_REFERENCES = ("reference", "other_reference", "undone")
 
 
 def list_prunable(limit: int) -> list[UUID]:
@@ -102,7 +102,7 @@ def _is_kept(name: str, value: Any) -> bool:
 
 
 def _references(evidence: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what stays of proof on file: that there is some, and the references that a second one is told by."""
+    """Return what stays of proof on file: that there is some, whether it was undone, and the references of it."""
     return None if evidence is None else {name: evidence[name] for name in _REFERENCES if evidence.get(name)}
 
 

@@ -271,6 +271,15 @@ def test_late_evidence_is_weighed_by_the_references_that_stay() -> None:
     assert Receipt.objects.filter(event="prune").count() == 2
 
 
+def test_that_it_was_undone_stays_with_what_proves_it() -> None:
+    """So that a late proof of success is still weighed against it, and nothing completes it behind a person's back."""
+    row = completed()
+    effects.observe(row.pk, reference="ch_1", evidence={"from": WORDS}, undone=True)
+    row.refresh_from_db()
+    effects.resolve(row.pk, decision="undone", revision=row.revision, by="ann", reason=WORDS)
+    assert pruned(row).applied_evidence == {"reference": "ch_1", "undone": True}
+
+
 # -- what is never touched -----------------------------------------------------------------------------------------
 
 

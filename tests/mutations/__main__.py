@@ -20,7 +20,7 @@ from pathlib import Path
 
 from project.services import postgres
 from project.services.processes import Processes, ServiceError
-from tests.mutations import answering, asking, deciding, keeping, proposing, sending, serving
+from tests.mutations import answering, asking, deciding, hearing, keeping, proposing, sending, serving
 from tests.mutations.lane import Lane
 from tests.mutations.rule import Mutation
 
@@ -34,6 +34,7 @@ MUTATIONS = (
     *proposing.MUTATIONS,
     *keeping.MUTATIONS,
     *serving.MUTATIONS,
+    *hearing.MUTATIONS,
 )
 #: Two copies side by side: a test waits for its database about half of the time.
 LANES = 2

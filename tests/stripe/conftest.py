@@ -7,6 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+from django.urls import clear_url_caches
 
 from effects.contrib.stripe import (
     CreatePaymentIntent,
@@ -17,7 +20,9 @@ from effects.contrib.stripe import (
 )
 from effects.models.base import new_id
 from effects.types import Context, Permit, monotonic
+from project.payments.models import Order
 from tests.stripe.scripted import Scripted, serve
+from tests.stripe.signing import SECRET
 
 
 class Refunds(CreateRefund):
@@ -90,3 +95,27 @@ def refund_of(intent: str = "pi_1", amount: int = 400, **fields: Any) -> RefundP
 def payment(amount: int = 700, **fields: Any) -> PaymentIntentPayload:
     """Return the payload of a payment in euros."""
     return PaymentIntentPayload(amount=amount, currency="eur", **fields)
+
+
+@pytest.fixture
+def endpoint(settings: Any, db: None) -> Iterator[None]:
+    """The view of Stripe's events at its address, with a secret."""
+    settings.ROOT_URLCONF, settings.STRIPE_WEBHOOK_SECRET = "tests.stripe.shop", SECRET
+    clear_url_caches()
+    yield
+    clear_url_caches()
+
+
+@pytest.fixture(params=[False, True], ids=["", "atomic"])
+def atomic_requests(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ATOMIC_REQUESTS off and on."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", request.param)
+
+
+@pytest.fixture
+def order(db: None) -> Order:
+    """An order that was paid."""
+    customer = User.objects.create_user("customer")
+    return Order.objects.create(
+        number="order-17", amount=1000, currency="eur", payment_intent="pi_1", customer=customer
+    )

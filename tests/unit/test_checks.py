@@ -21,6 +21,7 @@ import effects.checks as ours
 from effects import project_checks, view_checks
 from effects.conf import DOCS
 from tests.core.declared import Plain
+from tests.httpx.test_story import BookTransfer
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "journal"}
 
@@ -290,7 +291,7 @@ def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str
 
 def test_a_misspelt_name_of_a_connector(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connector's own attributes are known by name as well."""
-    monkeypatch.setattr(BookTransfer, "provess", {422: effects.Doubt}, raising=False)
+    monkeypatch.setattr(BookTransfer, "prooves", {422: effects.Doubt}, raising=False)
     messages = [each for each in project_checks.check_names_in_effects() if "BookTransfer has" in each.msg]
     assert ids(messages) == ["effects.W007"]
     assert "'proves' is what is read" in messages[0].msg

@@ -52,6 +52,7 @@ class StripeEffect(Effect[P]):
     Attributes:
         max_pages: how many pages of 100 objects a look-up reads before it gives up as inconclusive.
         dashboard: the section of Stripe's dashboard that shows such an object; empty: none does.
+        creates: what Stripe calls such an object, in its member `object`; empty: no webhook is about it.
     """
 
     provider: ClassVar[str] = "stripe"
@@ -59,6 +60,7 @@ class StripeEffect(Effect[P]):
     deduplicates: ClassVar[Deduplication | None] = Deduplication(lifetime=timedelta(hours=24))
     max_pages: ClassVar[int] = 20
     dashboard: ClassVar[str] = ""
+    creates: ClassVar[str] = ""
 
     def client(self, context: Context[P]) -> stripe.StripeClient:  # noqa: ARG002 - a project's may need it
         """Return the client to call; the settings' own account unless a project says otherwise."""
@@ -83,6 +85,14 @@ class StripeEffect(Effect[P]):
     def difference(self, payload: P, found: dict[str, Any]) -> str:
         """Return in words what of the object is not as it was asked for; "" where nothing is."""
         raise NotImplementedError
+
+    def undone(self, payload: P, found: dict[str, Any]) -> bool:
+        """Return whether the object can be no success any more: a webhook says so of what is completed.
+
+        True for each state of the object that only follows a success, or rules one out for ever; False for those that
+        a later success may follow, since webhooks come out of order.
+        """
+        return self.standing(payload, found) is Standing.REFUSED
 
     def refusal(self, found: dict[str, Any]) -> tuple[str, str]:
         """Return code and message of an object that was refused."""

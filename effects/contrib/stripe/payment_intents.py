@@ -75,6 +75,7 @@ class CreatePaymentIntent(StripeEffect[P]):
 
     payload_type = PaymentIntentPayload
     dashboard: ClassVar[str] = "payments"
+    creates: ClassVar[str] = "payment_intent"
     lookback: ClassVar[timedelta] = timedelta(hours=1)
 
     def parameters(self, context: Context[P]) -> dict[str, Any]:
@@ -121,6 +122,10 @@ class CreatePaymentIntent(StripeEffect[P]):
     def difference(self, payload: P, found: dict[str, Any]) -> str:
         """Return amount and currency where they are not the ones asked for."""
         return money_difference(payload.amount, payload.currency, found)
+
+    def undone(self, payload: P, found: dict[str, Any]) -> bool:  # noqa: ARG002 - the hook's signature
+        """Return whether it was canceled; after a declined card the customer may pay with another one."""
+        return found.get("status") == "canceled"
 
     def refusal(self, found: dict[str, Any]) -> tuple[str, str]:
         """Return why the payment was refused."""

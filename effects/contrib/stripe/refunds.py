@@ -64,6 +64,7 @@ class CreateRefund(StripeEffect[P]):
 
     payload_type = RefundPayload
     dashboard: ClassVar[str] = "refunds"
+    creates: ClassVar[str] = "refund"
 
     def parameters(self, context: Context[P]) -> dict[str, Any]:
         """Return the refund in Stripe's words."""
