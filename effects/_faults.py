@@ -25,6 +25,7 @@ _COMMITS = {
     "expiring a lease": "the doubt about a send whose process is gone",
     "looking up an effect": "the claim of a look-up",
     "recording a look-up": "a look-up's verdict",
+    "postponing a look-up": "that the project wants nobody asked now",
     "escalating an effect": "that a person must decide",
     "recording evidence": "a webhook's or a statement's proof",
     "doubting an effect after a restore": "that it may have been sent since",

@@ -38,10 +38,10 @@ def order_resend(
         WrongStateError: it does not wait for a person, proof of success is on file, its key has passed on, its payload
             is not kept, or a resend is ordered already.
         NobodyEntitledError: the rule demands an approval that nobody can give.
-        NotEntitledError: there is no name.
+        NotEntitledError: there is no reason.
     """
-    if not actor.id or not reason.strip():
-        raise NotEntitledError("A resend is ordered by a named person, with a reason.")
+    if not reason.strip():
+        raise NotEntitledError("A resend is ordered with a reason.")
     with commits("ordering a resend"):
         row = lock_execution(execution_id)
         if _decisions.is_taken(row, decision_id):

@@ -122,10 +122,10 @@ def test_a_second_order_waits_for_the_first() -> None:
         order(again(row))
 
 
-@pytest.mark.parametrize("words", [{"by": effects.Actor("")}, {"reason": " "}])
+@pytest.mark.parametrize("words", [{"by": " "}, {"by": None}, {"reason": " "}])
 def test_it_takes_a_name_and_a_reason(words: dict[str, Any]) -> None:
     """Nobody orders a second send anonymously."""
-    with pytest.raises(exceptions.NotEntitledError):
+    with pytest.raises(exceptions.ApprovalError):
         order(stuck(), **words)
 
 

@@ -31,7 +31,7 @@ def test_killed(verb: Verb, when: str, journal: Forks, tally: Tally):
     wait_for_children()
     assert standing() == (verb.stood if when == "before" else verb.stands)
     arrived = len(ask("books")["arrived"])
-    if verb.work in ("request", "sweep"):  # the dead process's lease, and what its sweep had in hand
+    if verb.work in ("request", "sweep", "sweep_unwanted"):  # the dead process's lease, and what its sweep had in hand
         time_passes(timedelta(minutes=10))
     try:
         work.do(verb.work, arguments)

@@ -108,6 +108,12 @@ def _uncertain(forks: Forks) -> Prepared:
     return {**_ref(), "reference": ask("books")["applied"][0]["reference"]}
 
 
+def _waiting(forks: Forks) -> Prepared:
+    _uncertain(forks)
+    time_passes(timedelta(minutes=1))
+    return {}
+
+
 def _conflicting(forks: Forks) -> Prepared:
     ask("reset", deduplicates=False, lag=0.0, trouble="reply_lost")
     work.do("perform", {"provider": "lagging", "asks": False, "order": ORDER, "trouble": "conflict"})
@@ -147,6 +153,7 @@ VERBS = [
     Verb("withdrawing_an_approval", "withdraw", _withdrawn, ("awaiting_approval", ""), ("rejected", "")),
     Verb("expiring_an_approval", "sweep", _undecided, ("awaiting_approval", ""), ("rejected", "")),
     Verb("recording_evidence", "observe", _uncertain, ("uncertain", ""), ("uncertain", "")),
+    Verb("postponing_a_look-up", "sweep_unwanted", _waiting, ("uncertain", ""), ("uncertain", "")),
     Verb("reopening_an_effect", "reopen", _conflicting, ("needs_intervention", ""), ("uncertain", "")),
     Verb("releasing_a_request", "request", lambda forks: _asking("declined"), ("", "running"), ("", "released")),
     Verb("renewing_leases", "renew", _running, ("", "running"), ("", "running")),

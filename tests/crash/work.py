@@ -79,6 +79,13 @@ def tell() -> Any:
 
 
 @_work
+def sweep_unwanted() -> Any:
+    """One pass of the look-ups, while the project wants nobody asked."""
+    with override_settings(EFFECTS={"RECONCILE_CHECK": lambda execution: False}):
+        return dict(SWEEPS["look_up_due"].run_once())
+
+
+@_work
 def prune() -> Any:
     """One pass of the sweep that keeps executions for a month."""
     with override_settings(EFFECTS={"EXECUTION_RETENTION": timedelta(days=30)}):
