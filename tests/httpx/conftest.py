@@ -1,5 +1,6 @@
 """An effect that calls an HTTP API, its context and permit, and the APIs that it is sent to."""
 
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -95,3 +96,8 @@ def context_for(permit: Permit, payload: Any = None) -> Context[Any]:
 def trusting(authority: Any) -> ssl.SSLContext:
     """Return TLS settings that know one authority."""
     return ssl.create_default_context(cafile=authority)
+
+
+def told(value: object) -> str:
+    """Return a parameter as the id of its test: without addresses, which differ from worker to worker."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))

@@ -13,6 +13,7 @@ from effects.effect import Effect
 from effects.exceptions import EffectDefinitionError
 from tests.docs.blocks import ROOT
 from tests.docs.test_reference import rows
+from tests.httpx.conftest import told
 
 
 def declare(**attributes: Any) -> None:
@@ -55,7 +56,7 @@ def test_the_strict_defaults() -> None:
         ({"proves": {503: effects.NotSent}}, "NotSent'> of 503; it is one of Declined"),
         ({"proves": {503: "retry"}}, "'retry' of 503; it is one of Declined"),
     ],
-    ids=str,
+    ids=told,
 )
 def test_a_declaration_that_cannot_work(attributes: dict[str, Any], says: str) -> None:
     """It is refused when it is registered, with what to write."""
@@ -72,7 +73,7 @@ def test_a_declaration_that_cannot_work(attributes: dict[str, Any], says: str) -
         {"request": ..., "send": lambda self, context, permit: effects.Applied()},
         {"key_header": None, "proves": {302: effects.Doubt, 503: effects.NotNow}},
     ],
-    ids=str,
+    ids=told,
 )
 def test_a_declaration_that_can(attributes: dict[str, Any]) -> None:
     """With a look-up, without one, and with one of its own."""

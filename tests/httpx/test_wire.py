@@ -15,7 +15,7 @@ from effects.contrib.httpx import ApiRequest
 from effects.failures import Doubt, InvalidRequest, NotSent
 from effects.states import ExecutionReason
 from effects.types import Applied, monotonic
-from tests.httpx.conftest import Transfer, asking, context_for, declared, fails
+from tests.httpx.conftest import Transfer, asking, context_for, declared, fails, told
 from tests.stripe.scripted import Scripted, serve
 
 DONE = {"id": "t-1"}
@@ -84,7 +84,7 @@ def test_the_key_s_header_has_the_provider_s_name(
         ({"content": b"x"}, None, "x"),
         ({}, None, ""),
     ],
-    ids=str,
+    ids=told,
 )
 def test_the_body(api: Scripted, permit: Callable, asked: Any, kind: str | None, body: str) -> None:
     """JSON, a form, or what the project wrote itself."""
@@ -195,7 +195,7 @@ def test_an_interrupt_in_the_request_goes_on(api: Scripted, permit: Callable) ->
         ({"url": "ftp://bank.example"}, "no https address"),
         ({"url": "https:///transfers"}, "no https address"),
     ],
-    ids=str,
+    ids=told,
 )
 def test_a_request_that_cannot_be_written(api: Scripted, permit: Callable, asked: dict[str, Any], says: str) -> None:
     """A header with a line break, a URL that is none, a body that is no JSON: refused, nothing sent, nothing told."""
@@ -233,7 +233,7 @@ def test_without_tls_nothing_is_sent(api: Scripted, permit: Callable) -> None:
         {"form": {}, "json": []},
         {"content": iter([b"x"])},
     ],
-    ids=str,
+    ids=told,
 )
 def test_a_request_in_itself_wrong(arguments: dict[str, Any]) -> None:
     """It cannot even be made."""
