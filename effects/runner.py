@@ -275,6 +275,8 @@ def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
         execution = send_row(row)
         if execution.state is not ExecutionState.UNCERTAIN or execution.attempts != row.attempts:
             return execution
+        if execution.due_at and row.due_at and execution.due_at > row.due_at:
+            return execution  # it waits for its provider or its precondition, however long ago that was by now
     execution = transitions.escalate_unplanned(row.pk)
     after_change(execution)
     return execution

@@ -18,8 +18,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/permits.py",
-                "        if granted:\n            _licences.spend(approval)\n        return True, approval",
-                "        return True, approval",
+                "        _licences.spend(licence)\n",
+                "        pass\n",
             ),
             Edit(
                 f"{_T}/attempts.py",
