@@ -13,9 +13,10 @@ from effects.models import Execution, Receipt
 from effects.reconcilers import look_up_due
 from effects.snapshots import ExecutionSnapshot
 from effects.testing import provider_says, time_passes
+from effects.transitions import executions
 from effects.transitions.lookups import REFUSED_DELAY
 from tests.core.counting import counted
-from tests.core.declared import Deduplicated, Order
+from tests.core.declared import Conditional, Deduplicated, Order
 from tests.core.people import PAYLOAD
 
 pytestmark = pytest.mark.django_db
@@ -119,3 +120,16 @@ def test_it_costs_one_query_and_none_where_it_is_off(settings: Any) -> None:
     off = cost()
     refuse(settings, True)
     assert cost() == off + 1
+
+
+def test_refusals_are_no_words_of_the_precondition(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A precondition that says "later" is heard as often as ever, however long the project had refused."""
+    monkeypatch.setattr(executions, "MOST_POSTPONED", 1)
+    row = in_doubt(Conditional)
+    monkeypatch.setattr(Conditional, "precondition", lambda self, context: effects.Later(timedelta(minutes=1)))
+    refuse(settings)
+    runner.look_up(row.pk)
+    settings.EFFECTS = {}
+    for state in ("uncertain", "needs_intervention"):
+        time_passes(REFUSED_DELAY)
+        assert runner.look_up(row.pk).state == state
