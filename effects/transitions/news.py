@@ -16,7 +16,7 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ExecutionReason, ExecutionState
 from effects.transitions._rows import advance
 from effects.transitions.attempts import is_undone, references_on_file
-from effects.transitions.evidence import observe_row, undo_row
+from effects.transitions.evidence import TWO_REFERENCES, observe_row, undo_row
 
 __all__ = ["News", "Says", "hear"]
 
@@ -122,8 +122,14 @@ def _undone(row: Execution, news: News) -> None:
 
 def _under_way(row: Execution, news: News) -> None:
     second = bool(references_on_file(row)) and not _is_on_file(row, news)
-    if second and row.state in (*_HAPPENED, *_LOOKED_UP):
+    if second and row.state in _HAPPENED:
         observe_row(row, reference=news.reference, evidence=news.kept)
+    elif second and row.state in _LOOKED_UP:
+        # no proof that it happened, which a person who finds out that neither did could not pass
+        advance(
+            row, "escalate", _S.NEEDS_INTERVENTION, reason=ExecutionReason.CONFLICT, may_have_applied=True,
+            evidence={**_noted(news), "why": TWO_REFERENCES}, lease_expires_at=None, due_at=None,
+        )  # fmt: skip
     elif row.state == _S.UNCERTAIN:
         _hasten(row, news)
 

@@ -290,6 +290,64 @@ def test_evidence_cannot_speak_for_the_news() -> None:
     assert Receipt.objects.filter(execution=row, evidence__event="evt_1", evidence__says="happened").exists()
 
 
+def test_a_second_one_under_way_is_no_proof_that_a_first_one_happened() -> None:
+    """Both may be refused yet, and then a person can say that nothing happened."""
+    row = accepted()
+    hear(row, Says.UNDER_WAY, "ch_2")
+    assert (row.state, row.reason, row.applied_evidence) == ("needs_intervention", "conflict", None)
+    hear(row, Says.UNDONE, "ch_2", "evt_2")
+    hear(row, Says.UNDONE, "ch_1", "evt_3")
+    time_passes(HOUR)
+    operators.resolve(row.pk, decision="not_applied", revision=row.revision, by="ann", reason="both were refused")
+    row.refresh_from_db()
+    assert row.state == "failed"
+
+
+def test_a_late_reply_is_older_than_the_undoing() -> None:
+    """The sender was given up, its payment returned and told of, and then it reports success: looked into."""
+    row = executing()
+    attempt = row.attempt_rows.get().pk
+    time_passes(HOUR)
+    transitions.expire_lease(row.pk)
+    looked_up(row, effects.Inconclusive())
+    assert hear(row, Says.UNDONE) is not None
+    transitions.late_outcome(row.pk, attempt=attempt, report=effects.Applied(None, "ch_1"))
+    row.refresh_from_db()
+    assert (row.state, row.applied_evidence["reference"]) == ("uncertain", "ch_1")
+
+
+def test_found_after_it_was_told_undone_is_a_persons() -> None:
+    """As the other way round: news that is final, and a list that may lag, do not agree."""
+    row = uncertain()
+    hear(row, Says.UNDONE)
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.state, row.reason, row.applied_evidence["undone"]) == ("needs_intervention", "conflict", True)
+    assert hear(row, Says.UNDONE) is None
+
+
+def test_another_one_than_was_undone_is_found() -> None:
+    """What was told is about one object; a look-up that finds another completes it."""
+    row = uncertain()
+    hear(row, Says.UNDONE, "ch_0")
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert row.state == "completed"
+
+
+def test_an_answer_repeated_under_its_key_is_older_than_the_undoing() -> None:
+    """A provider that deduplicates repeats its first answer, whatever became of the object since."""
+    row = performed(TimeoutError(), effect=Deduplicated)
+    hear(row, Says.UNDONE)
+    time_passes(HOUR)
+    with provider_says(Deduplicated, effects.Applied(None, "ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.attempts, row.state, row.reason) == (2, "needs_intervention", "conflict")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_twice_at_one_instant() -> None:
     """Both deliveries wait for the row; one is heard."""
