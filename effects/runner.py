@@ -123,8 +123,11 @@ def _refused_for_now(execution_id: UUID) -> ExecutionSnapshot | None:
     row = Execution.objects.filter(pk=execution_id).annotate(seen_at=ClockTimestamp()).first() if check else None
     if check is None or row is None or not _is_due(row):
         return None
+    answered = False
     with in_tenant(row.tenant), without_request():
-        allowed = check(snapshot(row))
+        allowed, answered = check(snapshot(row)), True
+    if not answered:
+        raise RuntimeError("TENANT_CONTEXT swallowed what RECONCILE_CHECK raised; let it go on")
     return transitions.postpone_look_up(execution_id) if allowed is False else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -84,6 +86,25 @@ def test_a_check_that_raises_is_kept_with_the_row_and_stops_no_other(settings: A
     row.refresh_from_db()
     assert (row.trouble_count, said.look_ups) == (1, [])
     assert "ZeroDivisionError" in row.trouble
+
+
+@contextmanager
+def swallowing(tenant: str) -> Iterator[None]:
+    """A TENANT_CONTEXT that goes on as if nothing had happened."""
+    with suppress(Exception):
+        yield
+
+
+def test_a_check_whose_error_is_swallowed_is_said_and_passes_for_no_answer(settings: Any) -> None:
+    """Nobody knows what it would have said; the row says who kept it from saying so."""
+    row = in_doubt()
+    refuse(settings, ZeroDivisionError("bug"))
+    settings.EFFECTS = {**settings.EFFECTS, "TENANT_CONTEXT": swallowing}
+    with provider_says(Order, look_up=FOUND) as said:
+        assert look_up_due.run_once() == {"errors": 1}
+    row.refresh_from_db()
+    assert "TENANT_CONTEXT swallowed what RECONCILE_CHECK raised" in row.trouble
+    assert said.look_ups == []
 
 
 def test_a_person_is_not_asked_about(settings: Any) -> None:
