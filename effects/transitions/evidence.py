@@ -17,7 +17,7 @@ from effects.transitions._rows import advance
 from effects.transitions.attempts import Report, complete_row, is_undone, proof_of_undoing, references_on_file
 from effects.types import Applied, Partial, Submitted
 
-__all__ = ["TWO_REFERENCES", "late_outcome", "observe", "observe_row", "undo_row"]
+__all__ = ["TWO_REFERENCES", "contradict_row", "late_outcome", "observe", "observe_row", "undo_row"]
 
 _S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
@@ -72,7 +72,7 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
     kept = _kept(row, on_file, second=second)
     if row.state in _HAPPENED:
         if second:
-            _contradict(row, {**on_file, "why": TWO_REFERENCES}, kept)
+            contradict_row(row, {**on_file, "why": TWO_REFERENCES}, kept)
         else:
             advance(row, "observe", evidence=on_file, revises=False)
     elif row.state == _S.EXECUTING:
@@ -89,7 +89,7 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
             _licences.lapse_live(row)
         _observe_unsettled(row, on_file, second=second, due_at=due)
     else:
-        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
+        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
 
 
 def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> Non
         return
     on_file, second = _weighed(row, reference, evidence)
     why = f"{row.state}, and undone at the provider"
-    _contradict(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
+    contradict_row(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
 
 
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
@@ -130,7 +130,7 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
     elif row.state in EXECUTION_IN_DOUBT:
         advance(row, "observe", evidence=evidence, due_at=row.locked_at)
     else:
-        _contradict(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
+        contradict_row(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
 
 
 def _weighed(row: Execution, reference: str, evidence: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -155,7 +155,8 @@ def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool,
     )  # fmt: skip
 
 
-def _contradict(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:
+def contradict_row(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:
+    """Hand a locked row to a person whose state evidence contradicts; `on_file` is proof that it happened, if any."""
     _licences.lapse_live(row)
     advance(
         row, "contradict", _S.NEEDS_INTERVENTION, reason=_R.CONTRADICTED, evidence=evidence, may_have_applied=True,

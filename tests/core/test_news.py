@@ -118,7 +118,10 @@ EXPECTED: dict[Says, dict[str, str]] = {
         "needs_intervention": KEPT, "completed": PERSON, "partially_completed": PERSON, "failed": NOTHING,
         "rejected": NOTHING, "abandoned": NOTHING,
     },
-    Says.UNDER_WAY: {**dict.fromkeys(IN, NOTHING), "uncertain": DUE},
+    Says.UNDER_WAY: {
+        **dict.fromkeys(IN, NOTHING), "uncertain": DUE,
+        "pending": PERSON, "awaiting_approval": PERSON, "rejected": PERSON,
+    },
     Says.CHANGED: {**dict.fromkeys(IN, NOTHING), "uncertain": DUE, "accepted": DUE},
 }  # fmt: skip
 
@@ -288,6 +291,21 @@ def test_evidence_cannot_speak_for_the_news() -> None:
     row = uncertain()
     operators.hear(row.pk, told)
     assert Receipt.objects.filter(execution=row, evidence__event="evt_1", evidence__says="happened").exists()
+
+
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_under_way_after_an_absence_that_was_believed(attempts: int) -> None:
+    """The look-up had missed it: nothing is sent again, and nobody is told that a new key is safe."""
+    row = performed(TimeoutError())
+    Execution.objects.filter(pk=row.pk).update(attempts=attempts)
+    time_passes(HOUR)
+    row = looked_up(row, effects.Absent())
+    assert row.state == ("pending" if attempts == 1 else "failed")
+    hear(row, Says.UNDER_WAY)
+    assert (row.state, row.reason, row.applied_evidence) == ("needs_intervention", "contradicted", None)
+    with provider_says(Charge) as said:
+        run_due()
+    assert said.sends == []
 
 
 def test_a_second_one_under_way_is_no_proof_that_a_first_one_happened() -> None:

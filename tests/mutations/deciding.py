@@ -231,7 +231,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/evidence.py",
-                '        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)',
+                '        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)',
                 '        advance(row, "observe", evidence=on_file, revises=False)',
             ),
         ),
