@@ -132,7 +132,7 @@ def _execution_of(event: dict[str, Any], found: dict[str, Any]) -> Execution | N
         row = None
     if row is None or row.provider_key != key:
         why = "this journal has no such execution" if row is None else "its effects_key is another one"
-        log.warning("Event %.80s (%.80s) names %.80s, and %s; it is ignored.", *_names(event), ref, why)
+        log.warning("Event %.80s (%.80s) names %.80r, and %s; it is ignored.", *_names(event), ref, why)
         return None
     return row
 
