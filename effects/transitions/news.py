@@ -157,7 +157,9 @@ def _hasten(row: Execution, news: News) -> None:
         # due would mean sent again: it is only a line for the person whose matter it becomes
         advance(row, "observe", evidence=_noted(news))
     elif not _is_leased(row) and (row.due_at is None or row.due_at > row.locked_at):
-        advance(row, "observe", evidence=_noted(news), revises=False, due_at=row.locked_at)
+        # the look-up that it has done spends nothing of the budget: a provider that tells much uses up no patience
+        spent = max(row.lookups_spent - 1, 0)
+        advance(row, "observe", evidence=_noted(news), revises=False, due_at=row.locked_at, lookups_spent=spent)
 
 
 def _noted(news: News) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from effects.models.base import new_id
 from effects.states import ExecutionState
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import News, Says
+from effects.transitions.lookups import LOOKUP_BUDGET
 from effects.types import monotonic
 from tests.core.declared import Approved, Charge, Deduplicated
 from tests.core.people import PAYLOAD, person
@@ -249,6 +250,19 @@ def test_undone_while_a_look_up_is_under_way_is_too_soon() -> None:
     with pytest.raises(exceptions.TooSoonError):
         hear(row, Says.UNDONE)
     assert hear(row, Says.CHANGED) is None
+
+
+def test_however_much_is_told_no_patience_is_used_up() -> None:
+    """Each piece of news has one look-up done out of turn; those in turn alone lead to a person."""
+    row = performed(TimeoutError())
+    time_passes(HOUR)
+    for count in range(LOOKUP_BUDGET + 1):
+        row = looked_up(row, effects.Inconclusive())
+        assert hear(row, Says.CHANGED, "ch_1", f"evt_{count}") is not None
+    assert row.state == "uncertain"
+    for _ in range(LOOKUP_BUDGET):
+        row = looked_up(row, effects.Inconclusive())
+    assert (row.state, row.reason) == ("needs_intervention", "budget_spent")
 
 
 def test_what_is_due_is_soon_enough() -> None:
