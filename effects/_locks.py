@@ -1,7 +1,8 @@
 """Row locks, advisory locks and the one clock. Nothing else in the project locks.
 
-Lock order: request, execution, approval. Every lock reads the database's clock *over* the locked row (a materialised
-CTE), so that "now" is never older than the lock; the other three ways that were measured accept an expired row.
+Lock order: request, execution, approval, provider. Every lock of a row reads the database's clock *over* the locked row
+(a materialised CTE), so that "now" is never older than the lock; the other three ways that were measured accept an
+expired row.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def lock_notice(notice_id: int) -> PendingNotice:
 def lock_provider(provider: str) -> None:
     """Let those who count a provider's calls go one after the other, each until its transaction ends.
 
-    Taken after the execution. Whoever holds it waits for nobody but for the execution's own approval.
+    Taken last, after the execution and its approval: whoever holds it waits for nobody.
     """
     with journal().cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [provider, PROVIDERS])

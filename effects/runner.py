@@ -123,8 +123,11 @@ def _refused_for_now(execution_id: UUID) -> ExecutionSnapshot | None:
     row = Execution.objects.filter(pk=execution_id).annotate(seen_at=ClockTimestamp()).first() if check else None
     if check is None or row is None or not _is_due(row):
         return None
+    answered = False
     with in_tenant(row.tenant), without_request():
-        allowed = check(snapshot(row))
+        allowed, answered = check(snapshot(row)), True
+    if not answered:
+        raise RuntimeError("TENANT_CONTEXT swallowed what RECONCILE_CHECK raised; let it go on")
     return transitions.postpone_look_up(execution_id) if allowed is False else None
 
 
@@ -275,6 +278,8 @@ def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
         execution = send_row(row)
         if execution.state is not ExecutionState.UNCERTAIN or execution.attempts != row.attempts:
             return execution
+        if execution.due_at and row.due_at and execution.due_at > row.due_at:
+            return execution  # it waits for its provider or its precondition, however long ago that was by now
     execution = transitions.escalate_unplanned(row.pk)
     after_change(execution)
     return execution

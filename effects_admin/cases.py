@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from effects import transitions
 from effects._logs import get_logger
-from effects.effect import get_effect, registered
+from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError, PolicyChangedError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
@@ -106,7 +106,11 @@ class Case:
     @property
     def is_gone(self) -> bool:
         """Whether this site's code does not declare its effect (any more)."""
-        return not any(effect.operation == self.row.operation for effect in registered())
+        try:
+            get_effect(self.row.operation)
+        except EffectDefinitionError:
+            return True
+        return False
 
     @property
     def foreign_code(self) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "complete_row",
     "expire_lease",
     "is_undone",
+    "proof_of_undoing",
     "record_outcome",
     "references_on_file",
     "retry_delay",
@@ -176,18 +177,34 @@ def is_undone(row: Execution) -> bool:
     return bool((row.applied_evidence or {}).get("undone"))
 
 
+def proof_of_undoing(row: Execution, reference: str) -> dict[str, Any] | None:
+    """Return the proof that what is said to have happened was undone: on file, or told of this very object by news.
+
+    Such news is final, and an answer that says otherwise is older: a late one, one repeated under its key, a list that
+    lags. None where nobody says so.
+    """
+    if is_undone(row):
+        return row.applied_evidence
+    told = row.receipts.filter(event="observe", evidence__says="undone", evidence__reference=reference)
+    if not (reference and told.exists()):
+        return None
+    return {**(row.applied_evidence or {}), "reference": reference, "undone": True}
+
+
 def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
     _end_attempt(row, attempt, AttemptOutcome.APPLIED, reference=report.reference)
     reference = canonical.clean_reference(report.reference)
     second = row.applied_evidence is not None and not references_on_file(row) <= {reference}
-    if second or is_undone(row):
+    # of a first attempt nobody could have told before
+    undone = proof_of_undoing(row, reference) if row.attempts > 1 or is_undone(row) else None
+    if second or undone:
         # while it was under way an earlier attempt was proven to have applied, as something else, or it was undone
         why = "two references for one execution" if second else UNDONE
         evidence = {"why": why, "reference": reference, "on_file": row.applied_evidence}
         _into_doubt(row, "doubt", _R.CONFLICT, evidence)
         advance(
             row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None,
-            applied_evidence=beside(row, reference) if second else row.applied_evidence,
+            applied_evidence=beside(row, reference) if second else undone,
         )  # fmt: skip
         return
     complete_row(row, "complete", ExecutionReason.SENT, report, {"attempt": row.attempts})

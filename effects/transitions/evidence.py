@@ -14,16 +14,16 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._rows import advance
-from effects.transitions.attempts import Report, complete_row, is_undone, references_on_file
+from effects.transitions.attempts import Report, complete_row, is_undone, proof_of_undoing, references_on_file
 from effects.types import Applied, Partial, Submitted
 
-__all__ = ["late_outcome", "observe", "observe_row", "undo_row"]
+__all__ = ["TWO_REFERENCES", "contradict_row", "late_outcome", "observe", "observe_row", "undo_row"]
 
 _S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
 #: What a person has to weigh, so that a late reply does not settle it over their head.
 _DISPUTED = (_R.CONFLICT, _R.CONTRADICTED)
-_TWO = "two references for one execution"
+TWO_REFERENCES = "two references for one execution"
 
 
 def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> ExecutionSnapshot:
@@ -72,14 +72,14 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
     kept = _kept(row, on_file, second=second)
     if row.state in _HAPPENED:
         if second:
-            _contradict(row, {**on_file, "why": _TWO}, kept)
+            contradict_row(row, {**on_file, "why": TWO_REFERENCES}, kept)
         else:
             advance(row, "observe", evidence=on_file, revises=False)
     elif row.state == _S.EXECUTING:
         _observe_unsettled(row, on_file, second=second, due_at=None)
     elif row.state in (_S.UNCERTAIN, _S.ACCEPTED) and second:
         advance(
-            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence={**on_file, "why": _TWO},
+            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence={**on_file, "why": TWO_REFERENCES},
             may_have_applied=True, applied_evidence=kept, lease_expires_at=None, due_at=None,
         )  # fmt: skip
     elif row.state in EXECUTION_IN_DOUBT:
@@ -89,7 +89,7 @@ def observe_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> 
             _licences.lapse_live(row)
         _observe_unsettled(row, on_file, second=second, due_at=due)
     else:
-        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
+        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)
 
 
 def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> Non
         return
     on_file, second = _weighed(row, reference, evidence)
     why = f"{row.state}, and undone at the provider"
-    _contradict(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
+    contradict_row(row, {**on_file, "why": why}, _kept(row, on_file, second=second))
 
 
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
@@ -108,7 +108,7 @@ def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> 
     evidence = {"late": type(report).__name__, "attempt": known.number, "reference": reference}
     row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.APPLIED), reference=reference)
     settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason not in _DISPUTED
-    if settles and references_on_file(row) <= {reference} and not is_undone(row):
+    if settles and references_on_file(row) <= {reference} and not proof_of_undoing(row, reference):
         complete_row(row, "confirm", _R.LATE_REPLY, report, evidence)
     else:
         observe_row(row, reference=reference, evidence=evidence)
@@ -130,7 +130,7 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
     elif row.state in EXECUTION_IN_DOUBT:
         advance(row, "observe", evidence=evidence, due_at=row.locked_at)
     else:
-        _contradict(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
+        contradict_row(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
 
 
 def _weighed(row: Execution, reference: str, evidence: dict[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -150,12 +150,13 @@ def _observe_unsettled(row: Execution, on_file: dict[str, Any], *, second: bool,
     conflict = second and row.state == _S.NEEDS_INTERVENTION
     advance(
         row, "observe", reason=_R.CONFLICT if conflict else None,
-        evidence={**on_file, "why": _TWO} if second else on_file, may_have_applied=True,
+        evidence={**on_file, "why": TWO_REFERENCES} if second else on_file, may_have_applied=True,
         applied_evidence=_kept(row, on_file, second=second), due_at=due_at,
     )  # fmt: skip
 
 
-def _contradict(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:
+def contradict_row(row: Execution, evidence: dict[str, Any], on_file: dict[str, Any] | None) -> None:
+    """Hand a locked row to a person whose state evidence contradicts; `on_file` is proof that it happened, if any."""
     _licences.lapse_live(row)
     advance(
         row, "contradict", _S.NEEDS_INTERVENTION, reason=_R.CONTRADICTED, evidence=evidence, may_have_applied=True,

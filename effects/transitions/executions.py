@@ -173,7 +173,9 @@ def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> Executio
     with commits("postponing an effect"):
         row = lock_execution(execution_id)
         due, evidence = row.locked_at + within_calendar(max(after, timedelta(seconds=1))), {"reason": reason}
-        if row.state == ExecutionState.UNCERTAIN and row.receipts.filter(event="postpone").count() >= MOST_POSTPONED:
+        # by the "reason" that is written here: what RECONCILE_CHECK refused was no word of the precondition's
+        asked = row.receipts.filter(event="postpone", evidence__has_key="reason")
+        if row.state == ExecutionState.UNCERTAIN and asked.count() >= MOST_POSTPONED:
             return snapshot(row)  # it stays due, and its caller hands it to a person
         if row.state in _IN_DOUBT_VERBS:
             advance(row, _IN_DOUBT_VERBS[row.state], evidence=evidence, revises=False, due_at=due)

@@ -15,7 +15,14 @@ from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._limits import is_provider_busy
 from effects.transitions._rows import advance, effect_of, grace, step_back
-from effects.transitions.attempts import EXPECT_WITHIN, UNDONE, beside, complete_row, is_undone, references_on_file
+from effects.transitions.attempts import (
+    EXPECT_WITHIN,
+    UNDONE,
+    beside,
+    complete_row,
+    proof_of_undoing,
+    references_on_file,
+)
 from effects.transitions.evidence import observe_row
 from effects.types import Applied, InDoubt, Partial, readable_instant
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
@@ -132,8 +139,10 @@ def _confirm(row: Execution, found: Found) -> None:
     reference = canonical.clean_reference(found.reference)
     if _is_second_reference(row, reference, happened=True):
         return
-    if is_undone(row):
-        _escalate(row, _R.CONFLICT, {"why": UNDONE, "reference": reference, "on_file": row.applied_evidence})
+    undone = proof_of_undoing(row, reference)
+    if undone:
+        evidence = {"why": UNDONE, "reference": reference, "on_file": row.applied_evidence}
+        _escalate(row, _R.CONFLICT, evidence, applied_evidence=undone)
         return
     report = (
         Partial(items=found.items, output=found.output, reference=reference)

@@ -16,13 +16,19 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ExecutionReason, ExecutionState
 from effects.transitions._rows import advance
 from effects.transitions.attempts import is_undone, references_on_file
-from effects.transitions.evidence import observe_row, undo_row
+from effects.transitions.evidence import TWO_REFERENCES, contradict_row, observe_row, undo_row
 
 __all__ = ["News", "Says", "hear"]
 
-_S = ExecutionState
+_S, _R = ExecutionState, ExecutionReason
 _HAPPENED = (_S.COMPLETED, _S.PARTIALLY_COMPLETED)
 _LOOKED_UP = (_S.UNCERTAIN, _S.ACCEPTED)
+#: The provider has nothing of these: none of their sends reached it, or none was made.
+_NOWHERE = (_S.PENDING, _S.AWAITING_APPROVAL, _S.REJECTED)
+#: Failed so, it may have had something, and news of that may be older than the failure.
+_REFUSED = (
+    _R.DECLINED, _R.INVALID_REQUEST, _R.UNAUTHENTICATED, _R.FORBIDDEN, _R.STALE, _R.PROVEN_FAILED, _R.OPERATOR,
+)  # fmt: skip
 #: The verbs that keep news in their receipts.
 _KEEPING = ("observe", "contradict", "escalate")
 
@@ -64,8 +70,8 @@ def hear(execution_id: UUID, news: News) -> ExecutionSnapshot | None:
     """*Commits.* Weigh news from the provider: a hint that is looked into, and never the last word.
 
     Something in doubt is due for a look-up now; proof of success goes on file beside it, as `observe` puts it there.
-    What contradicts the state (it happened after all, was undone, has two references) is a person's. News that is known
-    changes nothing and leaves no receipt.
+    What contradicts the state (it happened after all, is under way, was undone, has two references) is a person's. News
+    that is known changes nothing and leaves no receipt.
 
     Locked: the execution, so that a sender or a look-up that ends at the same instant comes before or after.
 
@@ -105,7 +111,7 @@ def _happened(row: Execution, news: News) -> None:
 
 
 def _undone(row: Execution, news: News) -> None:
-    known = _is_on_file(row, news) and (is_undone(row) or row.reason == ExecutionReason.UNDONE)
+    known = _is_on_file(row, news) and (is_undone(row) or row.reason == _R.UNDONE)
     if row.state == _S.EXECUTING or (row.state in _LOOKED_UP and _is_leased(row)):
         raise TooSoonError(
             f"{row.operation} {row.pk} is being sent or looked up; say again that it was undone once that ended"
@@ -122,8 +128,17 @@ def _undone(row: Execution, news: News) -> None:
 
 def _under_way(row: Execution, news: News) -> None:
     second = bool(references_on_file(row)) and not _is_on_file(row, news)
-    if second and row.state in (*_HAPPENED, *_LOOKED_UP):
+    if second and row.state in _HAPPENED:
         observe_row(row, reference=news.reference, evidence=news.kept)
+    elif second and row.state in _LOOKED_UP:
+        # no proof that it happened, which a person who finds out that neither did could not pass
+        advance(
+            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, may_have_applied=True,
+            evidence={**_noted(news), "why": TWO_REFERENCES}, lease_expires_at=None, due_at=None,
+        )  # fmt: skip
+    elif row.state in _NOWHERE or (row.state == _S.FAILED and row.reason not in _REFUSED):
+        # an absence that was believed and was none, or a journal that forgot: nothing more is sent
+        contradict_row(row, {**_noted(news), "why": f"{row.state}, but the provider has it"}, None)
     elif row.state == _S.UNCERTAIN:
         _hasten(row, news)
 
@@ -142,7 +157,9 @@ def _hasten(row: Execution, news: News) -> None:
         # due would mean sent again: it is only a line for the person whose matter it becomes
         advance(row, "observe", evidence=_noted(news))
     elif not _is_leased(row) and (row.due_at is None or row.due_at > row.locked_at):
-        advance(row, "observe", evidence=_noted(news), revises=False, due_at=row.locked_at)
+        # the look-up that it has done spends nothing of the budget: a provider that tells much uses up no patience
+        spent = max(row.lookups_spent - 1, 0)
+        advance(row, "observe", evidence=_noted(news), revises=False, due_at=row.locked_at, lookups_spent=spent)
 
 
 def _noted(news: News) -> dict[str, Any]:

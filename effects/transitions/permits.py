@@ -74,12 +74,14 @@ def permit(
             why = "what it stands on has changed: look at the execution that it supersedes or undoes"
             advance(row, "refuse", end_state(row), reason=ExecutionReason.PRECONDITION, evidence={"why": why})
             return PermitDecision(None, snapshot(row))
+        licensed, licence = _license(row, summary)
+        if not licensed:
+            return PermitDecision(None, snapshot(row))
+        # last: whoever counts holds up the provider's others, and asks nobody's code and no other row meanwhile
         if background and is_provider_busy(row):
             step_back(row)
             return PermitDecision(None, snapshot(row))
-        licensed, licence = _license(row, summary)
-        granted = _open_attempt(row, attempt, started, licence) if licensed else None
-        return PermitDecision(granted, snapshot(row))
+        return PermitDecision(_open_attempt(row, attempt, started, licence), snapshot(row))
 
 
 def may_resend(row: Execution) -> bool:
@@ -153,7 +155,7 @@ def _may_be_sent(row: Execution) -> bool:
 
 
 def _license(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | None]:
-    """Return whether this send is licensed, and by which approval, spent here; if not, the row was moved."""
+    """Return whether this send is licensed, and by which approval; if not, the row was moved."""
     if row.state == _S.NEEDS_INTERVENTION:
         return _license_ordered_resend(row, summary)
     if _licences.rule_of(row) is None:
@@ -173,8 +175,6 @@ def _license(row: Execution, summary: dict[str, Any]) -> tuple[bool, Approval | 
         else:  # spent before: nothing of it is left to lapse
             _licences.ask(row, "request_approval", ExecutionReason.APPROVAL_REQUIRED, summary=summary)
     else:
-        if granted:
-            _licences.spend(approval)
         return True, approval
     return False, None
 
@@ -191,11 +191,12 @@ def _license_ordered_resend(row: Execution, summary: dict[str, Any]) -> tuple[bo
     if why:
         _licences.lapse(row, approval, why)
         return False, None
-    _licences.spend(approval)
     return True, approval
 
 
 def _open_attempt(row: Execution, attempt: UUID, started: float, licence: Approval | None) -> Permit:
+    if licence is not None and licence.state == _licences.GRANTED:
+        _licences.spend(licence)
     timeout = timedelta(seconds=row.contract["request_timeout"])
     now = licence.locked_at if licence is not None else row.locked_at
     deadline, number = now + timeout, row.attempts + 1

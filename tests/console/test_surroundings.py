@@ -104,6 +104,20 @@ def test_what_needs_code_that_is_gone_is_not_offered(
         assert "does not declare" in text_of(refused)
 
 
+def test_what_was_renamed_is_not_gone(scene: Scene, chief: User, browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that knows an operation by an earlier name may work on it: every verb is offered."""
+    client = browser(chief)
+    refs = {
+        "look-up": scene.uncertain, "reopen": scene.hopeless, "compensate": scene.completed[1],
+        "supersede": scene.declined[0],
+    }  # fmt: skip
+    for effect in (PayOut, Charge):
+        monkeypatch.setitem(_registry, f"{effect.operation}.once", _registry[effect.operation])
+        Execution.objects.filter(operation=effect.operation).update(operation=f"{effect.operation}.once")
+    for verb, ref in refs.items():
+        assert f'href="{verb_of(ref, verb)}"' in client.get(page_of(ref)).content.decode(), verb
+
+
 def test_what_other_code_recorded_is_not_looked_up(
     scene: Scene, chief: User, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from effects.models.base import new_id
 from effects.states import ExecutionState
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import News, Says
+from effects.transitions.lookups import LOOKUP_BUDGET
 from effects.types import monotonic
 from tests.core.declared import Approved, Charge, Deduplicated
 from tests.core.people import PAYLOAD, person
@@ -118,7 +119,10 @@ EXPECTED: dict[Says, dict[str, str]] = {
         "needs_intervention": KEPT, "completed": PERSON, "partially_completed": PERSON, "failed": NOTHING,
         "rejected": NOTHING, "abandoned": NOTHING,
     },
-    Says.UNDER_WAY: {**dict.fromkeys(IN, NOTHING), "uncertain": DUE},
+    Says.UNDER_WAY: {
+        **dict.fromkeys(IN, NOTHING), "uncertain": DUE,
+        "pending": PERSON, "awaiting_approval": PERSON, "rejected": PERSON,
+    },
     Says.CHANGED: {**dict.fromkeys(IN, NOTHING), "uncertain": DUE, "accepted": DUE},
 }  # fmt: skip
 
@@ -248,6 +252,19 @@ def test_undone_while_a_look_up_is_under_way_is_too_soon() -> None:
     assert hear(row, Says.CHANGED) is None
 
 
+def test_however_much_is_told_no_patience_is_used_up() -> None:
+    """Each piece of news has one look-up done out of turn; those in turn alone lead to a person."""
+    row = performed(TimeoutError())
+    time_passes(HOUR)
+    for count in range(LOOKUP_BUDGET + 1):
+        row = looked_up(row, effects.Inconclusive())
+        assert hear(row, Says.CHANGED, "ch_1", f"evt_{count}") is not None
+    assert row.state == "uncertain"
+    for _ in range(LOOKUP_BUDGET):
+        row = looked_up(row, effects.Inconclusive())
+    assert (row.state, row.reason) == ("needs_intervention", "budget_spent")
+
+
 def test_what_is_due_is_soon_enough() -> None:
     """A look-up that is due already is not written down a second time."""
     row = performed(TimeoutError())
@@ -288,6 +305,79 @@ def test_evidence_cannot_speak_for_the_news() -> None:
     row = uncertain()
     operators.hear(row.pk, told)
     assert Receipt.objects.filter(execution=row, evidence__event="evt_1", evidence__says="happened").exists()
+
+
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_under_way_after_an_absence_that_was_believed(attempts: int) -> None:
+    """The look-up had missed it: nothing is sent again, and nobody is told that a new key is safe."""
+    row = performed(TimeoutError())
+    Execution.objects.filter(pk=row.pk).update(attempts=attempts)
+    time_passes(HOUR)
+    row = looked_up(row, effects.Absent())
+    assert row.state == ("pending" if attempts == 1 else "failed")
+    hear(row, Says.UNDER_WAY)
+    assert (row.state, row.reason, row.applied_evidence) == ("needs_intervention", "contradicted", None)
+    with provider_says(Charge) as said:
+        run_due()
+    assert said.sends == []
+
+
+def test_a_second_one_under_way_is_no_proof_that_a_first_one_happened() -> None:
+    """Both may be refused yet, and then a person can say that nothing happened."""
+    row = accepted()
+    hear(row, Says.UNDER_WAY, "ch_2")
+    assert (row.state, row.reason, row.applied_evidence) == ("needs_intervention", "conflict", None)
+    hear(row, Says.UNDONE, "ch_2", "evt_2")
+    hear(row, Says.UNDONE, "ch_1", "evt_3")
+    time_passes(HOUR)
+    operators.resolve(row.pk, decision="not_applied", revision=row.revision, by="ann", reason="both were refused")
+    row.refresh_from_db()
+    assert row.state == "failed"
+
+
+def test_a_late_reply_is_older_than_the_undoing() -> None:
+    """The sender was given up, its payment returned and told of, and then it reports success: looked into."""
+    row = executing()
+    attempt = row.attempt_rows.get().pk
+    time_passes(HOUR)
+    transitions.expire_lease(row.pk)
+    looked_up(row, effects.Inconclusive())
+    assert hear(row, Says.UNDONE) is not None
+    transitions.late_outcome(row.pk, attempt=attempt, report=effects.Applied(None, "ch_1"))
+    row.refresh_from_db()
+    assert (row.state, row.applied_evidence["reference"]) == ("uncertain", "ch_1")
+
+
+def test_found_after_it_was_told_undone_is_a_persons() -> None:
+    """As the other way round: news that is final, and a list that may lag, do not agree."""
+    row = uncertain()
+    hear(row, Says.UNDONE)
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.state, row.reason, row.applied_evidence["undone"]) == ("needs_intervention", "conflict", True)
+    assert hear(row, Says.UNDONE) is None
+
+
+def test_another_one_than_was_undone_is_found() -> None:
+    """What was told is about one object; a look-up that finds another completes it."""
+    row = uncertain()
+    hear(row, Says.UNDONE, "ch_0")
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert row.state == "completed"
+
+
+def test_an_answer_repeated_under_its_key_is_older_than_the_undoing() -> None:
+    """A provider that deduplicates repeats its first answer, whatever became of the object since."""
+    row = performed(TimeoutError(), effect=Deduplicated)
+    hear(row, Says.UNDONE)
+    time_passes(HOUR)
+    with provider_says(Deduplicated, effects.Applied(None, "ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.attempts, row.state, row.reason) == (2, "needs_intervention", "conflict")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,13 +13,15 @@ from django.test.utils import CaptureQueriesContext
 import effects
 from effects import operators, runner, transitions
 from effects.models import Execution, Receipt
+from effects.models.base import new_id
 from effects.reconcilers import look_up_due
 from effects.testing import provider_says, time_passes
-from effects.transitions import _limits
+from effects.transitions import _limits, _rows
+from effects.types import monotonic
 from tests.core.counting import counted
-from tests.core.declared import Approved, Charge, Deduplicated, Order
+from tests.core.declared import Approved, Charge, Deduplicated, Noted, Order
 from tests.core.people import PAYLOAD, approve, asked, live, person
-from tests.core.racing import PATIENCE, together
+from tests.core.racing import PATIENCE, in_thread, together
 
 pytestmark = pytest.mark.django_db
 BANK = "bank/acct_test"
@@ -148,6 +150,16 @@ def test_an_automatic_resend_steps_back_and_calls_nobody() -> None:
         assert runner.look_up(row.pk).state == "completed"
 
 
+def test_what_stepped_back_is_no_persons_however_slow_its_worker_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is due again before the worker asks whether a person must see it: it was only busy there."""
+    monkeypatch.setattr(_rows, "BUSY_WAIT", 0.0)
+    (row,) = doubtful(1, Deduplicated)
+    (busy,) = doubtful(1)
+    transitions.claim(busy.pk)
+    runner.look_up(row.pk)
+    assert again(row).state == "uncertain"
+
+
 # -- what counts ---------------------------------------------------------------------------------------------------
 
 
@@ -235,3 +247,33 @@ def test_without_the_lock_more_than_the_limit_start(settings: Any, monkeypatch: 
     monkeypatch.setattr(_limits, "lock_provider", lambda provider: None)
     monkeypatch.setattr("effects.transitions.lookups.is_provider_busy", unlocked)
     assert claims_at_one_instant(doubtful(5)) == 5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_licence_that_lapses_holds_up_nobody_at_its_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hook is the project's code and may wait for another row, whose worker must not wait for the provider."""
+    rule = effects.ApprovalRule(approvers="effects.approve_execution", use_within=timedelta(minutes=5))
+    monkeypatch.setattr(Noted, "approval", lambda self, context: rule)
+    ben = person("ben")
+    row = asked(Noted, by="ann")
+    approve(row, ben)
+    other = Execution.objects.get(pk=effects.perform_later(Charge, payload=PAYLOAD, key="other").ref)
+    time_passes(timedelta(minutes=10))
+    started: list[Any] = []
+
+    def permit() -> Any:
+        return transitions.permit(
+            other.pk, attempt=new_id(), started=monotonic(), summary=other.summary, background=True
+        )
+
+    def then(context: Any, outcome: Any) -> None:
+        thread, permitted = in_thread(permit)
+        started.append(permitted)
+        thread.join(PATIENCE / 10)  # it gets its permit, or waits for what this transaction holds
+        effects.perform_later(Charge, payload=PAYLOAD, key="other")
+
+    monkeypatch.setattr(Noted, "then", staticmethod(then))
+    assert runner.run(row.pk).state == "rejected"
+    assert again(row).hook_error == ""
+    ((decision,),) = started
+    assert decision.permit is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,9 +15,10 @@ from effects.models import Execution, Receipt
 from effects.reconcilers import look_up_due
 from effects.snapshots import ExecutionSnapshot
 from effects.testing import provider_says, time_passes
+from effects.transitions import executions
 from effects.transitions.lookups import REFUSED_DELAY
 from tests.core.counting import counted
-from tests.core.declared import Deduplicated, Order
+from tests.core.declared import Conditional, Deduplicated, Order
 from tests.core.people import PAYLOAD
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +88,25 @@ def test_a_check_that_raises_is_kept_with_the_row_and_stops_no_other(settings: A
     assert "ZeroDivisionError" in row.trouble
 
 
+@contextmanager
+def swallowing(tenant: str) -> Iterator[None]:
+    """A TENANT_CONTEXT that goes on as if nothing had happened."""
+    with suppress(Exception):
+        yield
+
+
+def test_a_check_whose_error_is_swallowed_is_said_and_passes_for_no_answer(settings: Any) -> None:
+    """Nobody knows what it would have said; the row says who kept it from saying so."""
+    row = in_doubt()
+    refuse(settings, ZeroDivisionError("bug"))
+    settings.EFFECTS = {**settings.EFFECTS, "TENANT_CONTEXT": swallowing}
+    with provider_says(Order, look_up=FOUND) as said:
+        assert look_up_due.run_once() == {"errors": 1}
+    row.refresh_from_db()
+    assert "TENANT_CONTEXT swallowed what RECONCILE_CHECK raised" in row.trouble
+    assert said.look_ups == []
+
+
 def test_a_person_is_not_asked_about(settings: Any) -> None:
     """They have a permission of their own, and somebody on the phone."""
     row = in_doubt()
@@ -119,3 +141,16 @@ def test_it_costs_one_query_and_none_where_it_is_off(settings: Any) -> None:
     off = cost()
     refuse(settings, True)
     assert cost() == off + 1
+
+
+def test_refusals_are_no_words_of_the_precondition(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A precondition that says "later" is heard as often as ever, however long the project had refused."""
+    monkeypatch.setattr(executions, "MOST_POSTPONED", 1)
+    row = in_doubt(Conditional)
+    monkeypatch.setattr(Conditional, "precondition", lambda self, context: effects.Later(timedelta(minutes=1)))
+    refuse(settings)
+    runner.look_up(row.pk)
+    settings.EFFECTS = {}
+    for state in ("uncertain", "needs_intervention"):
+        time_passes(REFUSED_DELAY)
+        assert runner.look_up(row.pk).state == state

@@ -18,8 +18,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/permits.py",
-                "        if granted:\n            _licences.spend(approval)\n        return True, approval",
-                "        return True, approval",
+                "        _licences.spend(licence)\n",
+                "        pass\n",
             ),
             Edit(
                 f"{_T}/attempts.py",
@@ -231,7 +231,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/evidence.py",
-                '        _contradict(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)',
+                '        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)',
                 '        advance(row, "observe", evidence=on_file, revises=False)',
             ),
         ),

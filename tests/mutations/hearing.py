@@ -82,7 +82,13 @@ MUTATIONS = (
         "what is under way is proof",
         "promise 9",
         f"{_HEARD}::test_only_success_is_proof_of_success",
-        (Edit(_NEWS, "    if second and row.state in (*_HAPPENED, *_LOOKED_UP):", "    if True:"),),
+        (Edit(_NEWS, "    if second and row.state in _HAPPENED:", "    if True:"),),
+    ),
+    Mutation(
+        "an older answer settles what was told undone",
+        "cases: out of order",
+        f"{_HEARD}::test_a_late_reply_is_older_than_the_undoing",
+        (Edit("effects/transitions/attempts.py", "    if not (reference and told.exists()):", "    if True:"),),
     ),
     Mutation(
         "news has something sent again sooner",

@@ -11,11 +11,13 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import RequestFactory
 from django.urls import clear_url_caches
+from django.views.debug import ExceptionReporter
 
 from effects.contrib import stripe as contrib
 from effects.contrib.stripe import stripe_events, webhooks
+from project.payments.effects import RefundPayment
 from project.payments.models import Order
-from tests.stripe.shop import again, postponed, receipts, refund_of, refunded
+from tests.stripe.shop import again, applied, postponed, receipts, refund_of, refunded
 from tests.stripe.signing import ADDRESS, SECRET, deliver, event_of, sign
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("endpoint")]
@@ -205,3 +207,16 @@ def test_the_view_is_a_public_name() -> None:
     assert "stripe_events" in contrib.__all__
     with pytest.raises(AttributeError, match="stripe_event'"):
         contrib.stripe_event  # noqa: B018
+
+
+def test_a_report_of_what_raised_shows_no_secret(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mails to admins and error trackers show the variables of each frame; the project's code may raise in one."""
+    monkeypatch.setattr(RefundPayment, "standing", lambda self, payload, found: found["no such member"])
+    body = json.dumps(event_of(refund_of(refunded(order, applied())))).encode()
+    headers = {"Stripe-Signature": sign(body)}
+    request = RequestFactory().generic("POST", ADDRESS, body, "application/json", headers=headers)
+    with pytest.raises(KeyError) as raised:
+        stripe_events(request)
+    report = ExceptionReporter(request, raised.type, raised.value, raised.tb).get_traceback_html()
+    assert "no such member" in report
+    assert SECRET not in report

@@ -49,6 +49,14 @@ def test_an_unknown_ref_is_said(ref: Any, caplog: pytest.LogCaptureFixture) -> N
     assert (line.levelno, "no such execution" in line.getMessage()) == (logging.WARNING, True)
 
 
+def test_what_stands_in_the_metadata_writes_no_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """With Connect somebody without the secret writes it: it is quoted."""
+    marks = {"effects_ref": "x\n2026-11-30 CRITICAL all is lost", "effects_key": "fx_1"}
+    heard({"id": "re_5", "object": "refund", "status": "succeeded", "metadata": marks})
+    (line,) = [it.getMessage() for it in caplog.records if it.name == LOGGER]
+    assert "\n" not in line
+
+
 def test_both_marks_must_agree(order: Order, caplog: pytest.LogCaptureFixture) -> None:
     """A ref under another key is not about this execution: nothing is recorded."""
     row = postponed(refunded(order, TimeoutError()))

@@ -50,9 +50,8 @@ def stripe_events(request: HttpRequest) -> HttpResponse:
     recorded. 503 where it came too soon. What raises is a 500: Stripe delivers it again, and what was heard already is
     not heard twice.
     """
-    secrets = signing_secrets()
     try:
-        event = signed_event(_body_of(request), request.headers.get("Stripe-Signature", ""), secrets)
+        event = _event_of(request)
     except (UnsignedError, BodyTooLargeError, BodyUnreadableError) as error:
         log.warning("A webhook was refused: %s", error)
         return HttpResponseBadRequest("This is no event that Stripe signed for us just now.\n", "text/plain")
@@ -69,6 +68,12 @@ def stripe_events(request: HttpRequest) -> HttpResponse:
 stripe_events._non_atomic_requests = set(connections)  # type: ignore[attr-defined]
 #: For the system check, which must not import the SDK.
 stripe_events.signing_secrets = signing_secrets  # type: ignore[attr-defined]
+
+
+def _event_of(request: HttpRequest) -> dict[str, Any]:
+    # here, and not in the view: reports of what raises later show the view's variables, secrets and all
+    secrets = signing_secrets()
+    return signed_event(_body_of(request), request.headers.get("Stripe-Signature", ""), secrets)
 
 
 def _body_of(request: HttpRequest) -> bytes:
@@ -127,7 +132,7 @@ def _execution_of(event: dict[str, Any], found: dict[str, Any]) -> Execution | N
         row = None
     if row is None or row.provider_key != key:
         why = "this journal has no such execution" if row is None else "its effects_key is another one"
-        log.warning("Event %.80s (%.80s) names %.80s, and %s; it is ignored.", *_names(event), ref, why)
+        log.warning("Event %.80s (%.80s) names %.80r, and %s; it is ignored.", *_names(event), ref, why)
         return None
     return row
 
