@@ -74,6 +74,14 @@ def test_over_tls(certificate: Path, permit: Callable) -> None:
     assert b"".join(heard).startswith(b"POST /transfers HTTP/1.1\r\n")
 
 
+def test_a_body_that_ends_with_the_connection_alone_is_not_whole(certificate: Path, permit: Callable) -> None:
+    """Whoever is between can cut a connection; TLS says when the server itself ended it."""
+    with over_tls(certificate, b'HTTP/1.1 201 Created\r\n\r\n{"id":"t-1"}') as (url, _heard):
+        found = fails(declared(url=url, allow_http=False, tls=lambda self: trusting(certificate)), permit())
+    assert isinstance(found, Doubt)
+    assert found.reason is ExecutionReason.NO_REPLY
+
+
 def test_a_certificate_that_nobody_vouches_for(certificate: Path, permit: Callable) -> None:
     """A handshake that fails proves that nothing was sent."""
     with over_tls(certificate, b"") as (url, heard):

@@ -275,14 +275,16 @@ def test_a_payload_that_retention_dropped(order: Order, settings: Any, status: s
         assert "difference" not in now.applied_evidence
 
 
-def test_odd_objects_cost_nothing(order: Order) -> None:
-    """Members of another kind than Stripe documents, in a signed event."""
+def test_odd_objects_cost_nothing(order: Order, caplog: pytest.LogCaptureFixture) -> None:
+    """Members of another kind than Stripe documents, in a signed event; what is logged of them can be written."""
     row = postponed(refunded(order, TimeoutError()))
     heard(refund_of(row, ["a", "list"], amount={"a": 1}, currency=None, id=None), id="evt_1")
     assert again(row).state == "uncertain"
     odd = event_of(refund_of(row, currency="\u0000\ud800", id={"deep": [1]}))
     assert deliver({**odd, "id": 7, "type": None, "created": 1.5, "livemode": "\x00"}).status_code == 200
     assert again(row).state == "uncertain"
+    assert deliver({**odd, "id": "\ud800", "type": "\ud800"}).status_code == 200
+    assert caplog.text.encode()
 
 
 # -- in whose name, and when it goes wrong ---------------------------------------------------------------------------

@@ -98,7 +98,9 @@ class _Wire(httpcore.NetworkBackend):
         """Return the connection with TLS on it."""
         with _named(httpcore.ConnectTimeout, httpcore.ConnectError):
             sock.settimeout(time_left(self.deadline))
-            self._sock = tls.wrap_socket(sock, server_hostname=name)
+            # RFC 9112 §9.8: an end of the connection that TLS did not announce may be an attacker's, so that a body
+            # without a length of its own is not whole
+            self._sock = tls.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
         return self._sock
 
     def hang_up(self) -> None:

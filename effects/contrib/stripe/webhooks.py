@@ -20,6 +20,7 @@ from django.views.decorators.http import require_POST
 from effects import operators
 from effects._current import without_request
 from effects._logs import get_logger
+from effects.canonical import clean_text
 from effects.contrib.stripe.effect import KEY_MARK, REF_MARK, Standing, StripeEffect
 from effects.contrib.stripe.signatures import UnsignedError, signed_event, signing_secrets
 from effects.effect import get_effect
@@ -59,7 +60,7 @@ def stripe_events(request: HttpRequest) -> HttpResponse:
         for found in _objects_of(event):
             _hear(event, found)
     except TooSoonError as error:
-        log.info("Event %.80s (%.80s) came too soon; Stripe delivers it again: %s", *_names(event), error)
+        log.info("Event %s (%s) came too soon; Stripe delivers it again: %s", *_names(event), error)
         return HttpResponse("Too soon: deliver it again.\n", "text/plain", 503)
     return HttpResponse("Heard.\n", "text/plain")
 
@@ -90,7 +91,7 @@ def _objects_of(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
     data = event.get("data")
     found = data.get("object") if isinstance(data, dict) else None
     if not isinstance(found, dict):
-        log.info("Event %.80s (%.80s) shows no object; send snapshot events to this address.", *_names(event))
+        log.info("Event %s (%s) shows no object; send snapshot events to this address.", *_names(event))
         return
     yield found
     refunds = found.get("refunds") if found.get("object") == "charge" else None
@@ -107,14 +108,14 @@ def _hear(event: dict[str, Any], found: dict[str, Any]) -> None:
     if not effect.creates or found.get("object") != effect.creates:
         # Stripe copies the metadata of a payment intent to its charges
         log.info(
-            "Event %.80s (%.80s) is about a %.80s; %s creates %r.", *_names(event), found.get("object"),
+            "Event %s (%s) is about %.80r; %s creates %r.", *_names(event), found.get("object"),
             row.operation, effect.creates,
         )  # fmt: skip
         return
     news = _read(row, effect, event, found)
     heard = operators.hear(row.pk, news)
     log.info(
-        "Event %.80s (%.80s) says %r of %s %s: %s.", *_names(event), news.says.value, row.operation, row.pk,
+        "Event %s (%s) says %r of %s %s: %s.", *_names(event), news.says.value, row.operation, row.pk,
         "nothing new" if heard is None else heard.state,
     )  # fmt: skip
 
@@ -124,7 +125,7 @@ def _execution_of(event: dict[str, Any], found: dict[str, Any]) -> Execution | N
     marks = found.get("metadata")
     ref, key = (marks.get(REF_MARK), marks.get(KEY_MARK)) if isinstance(marks, dict) else (None, None)
     if not ref or not key:
-        log.info("Event %.80s (%.80s) is about nothing of ours.", *_names(event))
+        log.info("Event %s (%s) is about nothing of ours.", *_names(event))
         return None
     try:
         row = Execution.objects.filter(pk=UUID(str(ref))).first()
@@ -132,7 +133,7 @@ def _execution_of(event: dict[str, Any], found: dict[str, Any]) -> Execution | N
         row = None
     if row is None or row.provider_key != key:
         why = "this journal has no such execution" if row is None else "its effects_key is another one"
-        log.warning("Event %.80s (%.80s) names %.80r, and %s; it is ignored.", *_names(event), ref, why)
+        log.warning("Event %s (%s) names %.80r, and %s; it is ignored.", *_names(event), ref, why)
         return None
     return row
 
@@ -141,12 +142,12 @@ def _effect_of(row: Execution, event: dict[str, Any]) -> StripeEffect[Any] | Non
     try:
         effect = get_effect(row.operation)
     except EffectDefinitionError:
-        log.error("Event %.80s (%.80s) is about %s %s, which is not registered; it is ignored.", *_names(event),
+        log.error("Event %s (%s) is about %s %s, which is not registered; it is ignored.", *_names(event),
                   row.operation, row.pk)  # fmt: skip
         return None
     if isinstance(effect, StripeEffect):
         return effect
-    log.warning("Event %.80s (%.80s) names %s %s, which is no StripeEffect; it is ignored.", *_names(event),
+    log.warning("Event %s (%s) names %s %s, which is no StripeEffect; it is ignored.", *_names(event),
                 row.operation, row.pk)  # fmt: skip
     return None
 
@@ -175,7 +176,7 @@ def _judge(row: Execution, effect: StripeEffect[Any], found: dict[str, Any]) -> 
     difference, standing = effect.difference(payload, found), effect.standing(payload, found)
     more = {"difference": difference} if difference else {}
     if difference:
-        log.warning("Stripe has %.200s of %s %s.", difference, row.operation, row.pk)
+        log.warning("Stripe has %s of %s %s.", clean_text(difference, 200), row.operation, row.pk)
     match standing:
         case Standing.DONE:
             return Says.HAPPENED, more
@@ -186,6 +187,6 @@ def _judge(row: Execution, effect: StripeEffect[Any], found: dict[str, Any]) -> 
     return Says.CHANGED, more
 
 
-def _names(event: dict[str, Any]) -> tuple[object, object]:
-    """Return an event's id and type, for log lines."""
-    return event.get("id"), event.get("type")
+def _names(event: dict[str, Any]) -> tuple[str, str]:
+    """Return an event's id and type as a log can hold them."""
+    return clean_text(event.get("id"), 80), clean_text(event.get("type"), 80)
