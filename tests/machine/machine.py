@@ -90,6 +90,8 @@ class EffectsMachine(RuleBasedStateMachine):
 
     #: Few effects in one world, so that the same execution is met again and again.
     effects: ClassVar[tuple[type[Machine], type[Machine]]] = EFFECTS[:2]
+    #: Whether the provider tells by itself what it has, too.
+    hears: ClassVar[bool] = False
     #: Verb → how often it was taken in this run: a machine that gets nowhere proves nothing.
     reached: ClassVar[Counter[str]] = Counter()
 
@@ -223,6 +225,8 @@ class EffectsMachine(RuleBasedStateMachine):
         offers += [("the project changes", functools.partial(world.change, hook_raises=not good))] * 3
         known = [row for row in world.rows if world.provider.known(row.provider_key)]
         offers += [("webhook", functools.partial(world.observe, row, undone=not good)) for row in known]
+        if self.hears:
+            offers += self._news()
         for flight in world.provider.flights:
             offers += [("a request lands", functools.partial(world.provider.land, flight, arrives=good))] * 3
         for order in world.provider.orders:
@@ -232,6 +236,16 @@ class EffectsMachine(RuleBasedStateMachine):
                     ("an order is carried out", functools.partial(world.provider.carry_out, order, how=how))
                     for how in ends
                 ]
+        return offers
+
+    def _news(self) -> list[Offer]:
+        world, offers = self.world, list[Offer]()
+        for row in world.rows:
+            if world.provider.things(row.provider_key):
+                offers += [("the provider sends an event", functools.partial(world.announce, row))] * 2
+        for event in world.events[-4:]:
+            offers += [("an event arrives", functools.partial(world.hear, event, again=False))] * 3
+            offers.append(("an event arrives, and once more later", functools.partial(world.hear, event, again=True)))
         return offers
 
     def _rows(self, *states: ExecutionState) -> list[Execution]:
@@ -271,6 +285,7 @@ class EffectsMachine(RuleBasedStateMachine):
         else:
             raise Violation(f"hangs: {self._unfinished()}")
         self.reached.update(Receipt.objects.values_list("event", flat=True))
+        self.reached.update("hear" for _ in Receipt.objects.filter(evidence__has_key="says"))
 
     def _unfinished(self) -> list[Any]:
         waits = values({_S.AWAITING_APPROVAL, _S.NEEDS_INTERVENTION, *EXECUTION_SETTLED})

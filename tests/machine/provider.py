@@ -18,7 +18,7 @@ from effects import canonical
 from effects.failures import Declined, NotNow, NotSent
 from effects.types import monotonic
 
-__all__ = ["Answer", "Entry", "Look", "Provider"]
+__all__ = ["Answer", "Entry", "Look", "Order", "Provider"]
 
 
 class Answer(Enum):
@@ -208,6 +208,10 @@ class Provider:
     def known(self, key: str) -> list[Entry]:
         """Return the ledger's entries under a key."""
         return [entry for entry in self.entries if entry.key == key]
+
+    def things(self, key: str) -> list[Entry | Order]:
+        """Return all that the provider has under a key."""
+        return [*self.known(key), *(order for order in self.orders if order.key == key)]
 
     def _lifetime(self, effect: effects.Effect[Any]) -> float | None:
         if effect.repeatable:

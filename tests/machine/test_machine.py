@@ -10,11 +10,23 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from effects._locks import now
 from tests.machine.conftest import SEED
-from tests.machine.declared import EFFECTS, Machine
+from tests.machine.declared import (
+    EFFECTS,
+    Approved,
+    Authoritative,
+    Blind,
+    Covered,
+    Deduplicated,
+    Lagging,
+    Machine,
+    Repeatable,
+)
 from tests.machine.machine import EffectsMachine
 from tests.machine.oracle import audit_journal
 
 PAIRS = list(zip(EFFECTS, (*EFFECTS[1:], EFFECTS[0]), strict=True))
+#: Those whose provider also sends events.
+TOLD = [(Authoritative, Covered), (Lagging, Repeatable), (Deduplicated, Lagging), (Approved, Blind)]
 #: What the short run always comes by; which rarer verbs it meets too depends on the timing of the day.
 MAIN_ROADS = frozenset(
     {"open", "record", "join", "permit", "complete", "doubt", "expire_lease", "claim", "lose", "release", "resolve"}
@@ -31,6 +43,20 @@ def test_no_order_of_events_breaks_a_promise(
         f"{pair[0].__name__}Machine", (EffectsMachine,), {"effects": pair, "reached": reached}
     )
     hypothesis.seed(SEED * len(PAIRS) + PAIRS.index(pair))(machine)  # each another part of the world
+    run_state_machine_as_test(machine, settings=profile)
+    audit_journal(now())
+
+
+@pytest.mark.usefixtures("journal")
+@pytest.mark.parametrize("pair", TOLD, ids=lambda pair: pair[0].__name__)
+def test_nor_does_what_the_provider_tells_by_itself(
+    pair: tuple[type[Machine], type[Machine]], profile: hypothesis.settings, reached: Counter[str]
+) -> None:
+    """Signed events, late, twice and out of order, beside all that."""
+    machine: type[EffectsMachine] = type(
+        f"{pair[0].__name__}ToldMachine", (EffectsMachine,), {"effects": pair, "reached": reached, "hears": True}
+    )
+    hypothesis.seed(SEED * len(TOLD) + TOLD.index(pair))(machine)
     run_state_machine_as_test(machine, settings=profile)
     audit_journal(now())
 

@@ -19,7 +19,7 @@ from effects import canonical, failures, operators, reconcilers, replay, runner,
 from effects._current import RequestHandle, in_request
 from effects._locks import now
 from effects.effect import Effect, get_effect
-from effects.exceptions import EffectsError, FencedError, OutcomeError
+from effects.exceptions import EffectsError, FencedError, OutcomeError, TooSoonError
 from effects.intents import make_intent, summary_as_json
 from effects.models import Approval, Execution, Request
 from effects.models.base import new_id
@@ -27,7 +27,7 @@ from effects.operations import ProtectedOperation, StoredAnswer, add_operation
 from effects.snapshots import ExecutionSnapshot, context_of
 from effects.testing import time_passes
 from effects.testing.faults import Interrupted, interrupt_at
-from effects.transitions import NotSentInTime, Opening
+from effects.transitions import News, NotSentInTime, Opening, Says
 from effects.types import Actor, Context, Permit, monotonic
 from tests.machine.declared import EFFECTS, Machine
 from tests.machine.processes import (
@@ -40,7 +40,7 @@ from tests.machine.processes import (
     shift_at_once,
     shown_by,
 )
-from tests.machine.provider import Provider
+from tests.machine.provider import Order, Provider
 
 __all__ = ["World"]
 
@@ -62,6 +62,7 @@ class World:
     lookers: list[Looker] = field(default_factory=list)
     handlers: list[Handler] = field(default_factory=list)
     hints: list[tuple[str, str]] = field(default_factory=list)
+    events: list[tuple[UUID, News]] = field(default_factory=list)
     rows: list[Execution] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     told_safe: set[UUID] = field(default_factory=set)
@@ -249,6 +250,26 @@ class World:
         for entry in self.provider.known(row.provider_key):
             entry.undone = entry.undone or undone
             operators.observe(row.pk, reference=entry.reference, evidence={"webhook": "paid"}, undone=entry.undone)
+
+    def announce(self, row: Execution) -> None:
+        """Let the provider send events about what it has now: they are true, and arrive at some time, or never."""
+        for thing in self.provider.things(row.provider_key):
+            says = Says.HAPPENED
+            if isinstance(thing, Order):
+                says = Says.UNDONE if thing.refused else Says.UNDER_WAY
+            elif thing.undone:
+                says = Says.UNDONE
+            self.events.append((row.pk, News(f"evt_{next(self.provider.numbers)}", says, thing.reference)))
+
+    def hear(self, event: tuple[UUID, News], *, again: bool) -> None:
+        """Let an event arrive, out of order and once more as it may be; what came too soon is sent again."""
+        try:
+            if not again:
+                self.events.remove(event)
+            operators.hear(*event)
+        except TooSoonError:
+            self.refused["TooSoonError"] += 1
+            self.events.append(event)
 
     def change(self, *, hook_raises: bool) -> None:
         """Let the project change what it shows and does."""
