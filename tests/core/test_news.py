@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,11 +21,12 @@ from effects.models.base import new_id
 from effects.states import ExecutionState
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import News, Says
+from effects.transitions import news as transitions_news
 from effects.transitions.lookups import LOOKUP_BUDGET
 from effects.types import monotonic
 from tests.core.declared import Approved, Charge, Deduplicated
 from tests.core.people import PAYLOAD, person
-from tests.core.racing import held, in_thread, together, wait_until_blocked
+from tests.core.racing import PATIENCE, held, in_thread, together, wait_until_blocked
 from tests.core.unlocked import remove_locks
 
 pytestmark = pytest.mark.django_db
@@ -396,6 +398,15 @@ def test_control_without_the_lock_both_write(monkeypatch: pytest.MonkeyPatch) ->
     """Unlocked, neither sees the other's receipt, and only the rule of the database stops the second."""
     row = uncertain()
     remove_locks(monkeypatch, racers=2, last="Execution")
+    nobody_has_written = threading.Barrier(2)
+    look = transitions_news._is_known
+
+    def looked(row: Execution, told: News) -> bool:
+        known = look(row, told)
+        nobody_has_written.wait(PATIENCE)
+        return known
+
+    monkeypatch.setattr(transitions_news, "_is_known", looked)
     heard = together(*[lambda: operators.hear(row.pk, news(Says.HAPPENED))] * 2)
     assert [type(it) for it in heard if isinstance(it, Exception)] == [IntegrityError]
 

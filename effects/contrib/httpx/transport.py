@@ -99,7 +99,8 @@ class _Wire(httpcore.NetworkBackend):
         with _named(httpcore.ConnectTimeout, httpcore.ConnectError):
             sock.settimeout(time_left(self.deadline))
             # RFC 9112 §9.8: an end of the connection that TLS did not announce may be an attacker's, so that a body
-            # without a length of its own is not whole
+            # without a length of its own is not whole. Some builds of Python have OpenSSL pass over it
+            tls.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", ssl.Options(0))
             self._sock = tls.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
         return self._sock
 
