@@ -167,14 +167,7 @@ def make_intent(
         SecretNotKeptError: the payload holds a secret and people must decide first.
     """
     check_name("tenant=", tenant, least=0)
-    if key is not None and not (key and is_storable(key, MAX_KEY)):
-        raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} storable characters, not {key!r:.80}")
-    if key is None and request is None:
-        raise KeyRequiredError(
-            f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'"
-        )
-    derived = key is None
-    key = key if key is not None else f"request:{request}"
+    derived, key = key is None, _key_of(effect, key, request)
     binding = binding_of(tenant, effect.keyed_as, key)
     # of the declared type: a dict of its fields, defaults left out, is the same payload
     loaded = effect.read(canonical.round_trip(payload))
@@ -196,6 +189,19 @@ def make_intent(
     if rule is not None:
         refuse_to_wait(intent, "people must approve it first")
     return replace(intent, summary=summary, summary_digest=digest_of_summary(summary), rule=rule)
+
+
+def _key_of(effect: Effect[Any], key: str | None, request: UUID | None) -> str:
+    """Return the caller's key, or the one that is derived from their request."""
+    if key is not None:
+        if not (key and is_storable(key, MAX_KEY)):
+            raise KeyRequiredError(f"key= is a text of 1 to {MAX_KEY} storable characters, not {key!r:.80}")
+        return key
+    if request is None:
+        raise KeyRequiredError(
+            f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'"
+        )
+    return f"request:{request}"
 
 
 def refuse_to_wait(intent: Intent, why: str) -> None:
