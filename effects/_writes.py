@@ -12,7 +12,7 @@ from effects.exceptions import CommitLostError, JournalUnavailableError
 
 __all__ = ["write_before_send", "write_until_done"]
 
-log = get_logger("effects.runner")
+log = get_logger("effects.writes")
 T = TypeVar("T")
 
 #: Waits between two tries to write an outcome while the database is away; the last one repeats.

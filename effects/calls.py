@@ -74,8 +74,8 @@ def perform(
 
     Raises:
         OpenTransactionError: a transaction is open; use `perform_later` there. Nothing was written.
-        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, DuplicatePerformError: nothing sent.
-        NameUnusableError: a name does not fit its column; nothing was recorded.
+        PayloadError, KeyRequiredError, NameUnusableError, PayloadConflictError, NobodyEntitledError,
+            DuplicatePerformError: nothing sent.
         SecretNotKeptError: the payload holds a secret, and people must approve it first; nothing was recorded.
         PayloadUnreadableError: the key is known and its payload cannot be compared any more; nothing was sent.
         WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.
@@ -88,16 +88,11 @@ def perform(
     """
     refuse_open_transactions(f"effects.perform({_name(effect)})")
     found, handle = _find(effect)
-    superseded, undone = _uuid(supersede), None
-    if superseded is not None:
-        with reaching("performing an effect"):
-            old = Execution.objects.only("key", "compensates").get(pk=superseded)
-        # what follows an undoing undoes the same; sending instead would do it once more
-        key, undone = old.key if key is None else key, old.compensates_id
+    following, old_key = _following(supersede)
     with redaction.hiding(payload):
         intent = _intent(
-            found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
-            about=about, require_approval=require_approval, supersedes=superseded, compensates=undone,
+            found, handle, payload, key=old_key if key is None else key, requested_by=requested_by,
+            on_behalf_of=on_behalf_of, tenant=tenant, about=about, require_approval=require_approval, **following,
         )  # fmt: skip
         return _perform(intent, handle)
 
@@ -374,8 +369,11 @@ def _name(effect: type[Effect[Any]] | str) -> str:
     return effect.__name__ if isinstance(effect, type) else str(effect)
 
 
-def _uuid(ref: str | UUID | None) -> UUID | None:
-    if ref is None:
-        return None
+def _following(supersede: str | UUID | None) -> tuple[dict[str, UUID | None], str | None]:
+    """Return what an intent says of what it supersedes, and that one's key; nothing where it supersedes nothing."""
+    if supersede is None:
+        return {}, None
     with reaching("performing an effect"):
-        return queries.get(ref).id
+        old = Execution.objects.only("key", "compensates").get(pk=queries.get(supersede).id)
+    # what follows an undoing undoes the same; sending instead would do it once more
+    return {"supersedes": old.pk, "compensates": old.compensates_id}, old.key

@@ -134,7 +134,7 @@ EVENTS: Mapping[str, str] = {
     "confirm": "Look-up: found, it happened",
     "confirm_failure": "Look-up: proven that it did not happen",
     "confirm_absence": "Look-up: no trace of it, and none can come any more",
-    "postpone": "Look-up: not decided, asked again later",
+    "postpone": "Put off, to be worked on again later",
     "escalate": "Handed to a person",
     "resolve": "Resolved by a person: {decision}",
     "reopen": "Reopened: the provider is asked again",

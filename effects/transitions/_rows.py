@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 
-#: Seconds, at most, until what found its provider busy is due again; shorter than a sweep's period.
-BUSY_WAIT = 2.0
+#: The longest until what found its provider busy is due again; shorter than a sweep's period.
+BUSY_WAIT = timedelta(seconds=2)
 #: After these nothing is known that was not known before: what troubles the row may trouble it again.
 _NO_PROGRESS = frozenset({"claim", "join"})
 
@@ -239,7 +239,7 @@ def call_hook(row: Execution, previous: Outcome | None = None) -> str | None:
 
 def step_back(row: Execution) -> None:
     """Leave a due row for a moment, since its provider is busy. No receipt: nothing is known that was not before."""
-    wait = timedelta(seconds=random.uniform(BUSY_WAIT / 2, BUSY_WAIT))  # noqa: S311 - no secret
+    wait = BUSY_WAIT * random.uniform(0.5, 1)  # noqa: S311 - no secret
     _write(row, {"due_at": row.locked_at + wait, "swept_until": None})
 
 

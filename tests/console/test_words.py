@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from django.utils import timezone as zones
 
+from effects.models import Receipt
 from effects.states import (
     EXECUTION_EDGES,
     REQUEST_EDGES,
@@ -73,3 +74,16 @@ def test_payload_that_is_no_json_is_shown_as_it_is() -> None:
     """A stored text that cannot be read is shown, not hidden behind an error."""
     assert display.pretty("{not json") == "{not json"
     assert display.pretty('{"a":[1]}') == '{\n  "a": [\n    1\n  ]\n}'
+
+
+@pytest.mark.parametrize(
+    ("evidence", "says"),
+    [
+        ({"verdict": "Unreachable", "why": "away"}, "Look-up: the provider could not be reached"),
+        ({"why": "RECONCILE_CHECK refused it for now"}, "Put off, to be worked on again later"),
+        ({"reason": "the bank is closed"}, "Put off, to be worked on again later"),
+    ],
+)
+def test_what_was_put_off_without_asking_is_not_called_a_look_up(evidence: dict[str, str], says: str) -> None:
+    """The timeline says that the provider was asked only where it was."""
+    assert words.headline(Receipt(event="postpone", evidence=evidence)) == says

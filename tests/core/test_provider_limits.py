@@ -152,7 +152,7 @@ def test_an_automatic_resend_steps_back_and_calls_nobody() -> None:
 
 def test_what_stepped_back_is_no_persons_however_slow_its_worker_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is due again before the worker asks whether a person must see it: it was only busy there."""
-    monkeypatch.setattr(_rows, "BUSY_WAIT", 0.0)
+    monkeypatch.setattr(_rows, "BUSY_WAIT", timedelta(0))
     (row,) = doubtful(1, Deduplicated)
     (busy,) = doubtful(1)
     transitions.claim(busy.pk)

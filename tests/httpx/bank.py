@@ -1,12 +1,13 @@
 """A bank with a plain HTTP API and a ledger, whose replies can be lost. Real HTTP on a real socket."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.stripe.scripted import serving
 
 
 class Bank:
@@ -70,12 +71,5 @@ def serve() -> Iterator[Bank]:
     """Serve a bank on a free port."""
     bank = Bank()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"bank": bank}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    bank.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(server) as bank.url:
         yield bank
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

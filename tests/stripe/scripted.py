@@ -30,6 +30,19 @@ class Scripted:
 
 
 @contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[str]:
+    """Let a server answer in a thread until the block ends. Yields its URL."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
 def serve() -> Iterator[Scripted]:
     """Serve a script on a free port."""
     script = Scripted()
@@ -63,12 +76,5 @@ def serve() -> Iterator[Scripted]:
             pass  # the client hung up at its deadline
 
     server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(server) as script.url:
         yield script
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
