@@ -37,6 +37,8 @@ __all__ = [
     "effect_of",
     "end_state",
     "grace",
+    "is_due",
+    "is_leased",
     "postpone_hook",
     "receipt_of",
     "step_back",
@@ -235,6 +237,16 @@ def call_hook(row: Execution, previous: Outcome | None = None) -> str | None:
         return run_settled_hook(get_effect(row.operation), row, previous)
     except EffectDefinitionError as missing:  # this code does not know the effect; the next deploy may
         return canonical.clean_text(str(missing))
+
+
+def is_due(row: Execution) -> bool:
+    """Return whether a locked execution is due, by the clock that was read after the lock."""
+    return row.due_at is not None and row.due_at <= row.locked_at
+
+
+def is_leased(row: Execution) -> bool:
+    """Return whether a sender or a look-up holds the lease of a locked execution, by the same clock."""
+    return row.lease_expires_at is not None and row.lease_expires_at > row.locked_at
 
 
 def step_back(row: Execution) -> None:

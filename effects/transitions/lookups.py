@@ -14,7 +14,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._limits import is_provider_busy
-from effects.transitions._rows import advance, effect_of, grace, step_back
+from effects.transitions._rows import advance, effect_of, grace, is_due, is_leased, step_back
 from effects.transitions.attempts import (
     EXPECT_WITHIN,
     UNDONE,
@@ -59,9 +59,9 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
         row = lock_execution(execution_id)
         if row.state not in (_S.UNCERTAIN, _S.ACCEPTED) or row.contract["lookup"] is None:
             return None
-        if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
+        if is_leased(row):
             return None
-        if not now and (row.due_at is None or row.due_at > row.locked_at):
+        if not now and not is_due(row):
             return None
         effect_of(row)
         if not now and is_provider_busy(row):
@@ -111,9 +111,7 @@ def postpone_look_up(execution_id: UUID) -> ExecutionSnapshot:
     """
     with commits("postponing a look-up"):
         row = lock_execution(execution_id)
-        due = row.due_at is not None and row.due_at <= row.locked_at
-        leased = row.lease_expires_at is not None and row.lease_expires_at > row.locked_at
-        if row.state in (_S.UNCERTAIN, _S.ACCEPTED) and due and not leased:
+        if row.state in (_S.UNCERTAIN, _S.ACCEPTED) and is_due(row) and not is_leased(row):
             _later(row, row.locked_at + REFUSED_DELAY, {"why": "RECONCILE_CHECK refused it for now"})
         return snapshot(row)
 
@@ -125,8 +123,7 @@ def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
     """
     with commits("escalating an effect"):
         row = lock_execution(execution_id)
-        due = row.due_at is not None and row.due_at <= row.locked_at
-        if row.state not in (_S.UNCERTAIN, _S.ACCEPTED) or row.contract["lookup"] is not None or not due:
+        if row.state not in (_S.UNCERTAIN, _S.ACCEPTED) or row.contract["lookup"] is not None or not is_due(row):
             return snapshot(row)
         if row.state == _S.ACCEPTED and row.expect_by is not None and row.expect_by > row.locked_at:
             _later(row, row.expect_by, {"why": "accepted, and no look-up can tell before it is due"})

@@ -14,7 +14,7 @@ from effects.exceptions import TooSoonError
 from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ExecutionReason, ExecutionState
-from effects.transitions._rows import advance
+from effects.transitions._rows import advance, is_due, is_leased
 from effects.transitions.attempts import is_undone, references_on_file
 from effects.transitions.evidence import TWO_REFERENCES, contradict_row, observe_row, undo_row
 
@@ -112,7 +112,7 @@ def _happened(row: Execution, news: News) -> None:
 
 def _undone(row: Execution, news: News) -> None:
     known = _is_on_file(row, news) and (is_undone(row) or row.reason == _R.UNDONE)
-    if row.state == _S.EXECUTING or (row.state in _LOOKED_UP and _is_leased(row)):
+    if row.state == _S.EXECUTING or (row.state in _LOOKED_UP and is_leased(row)):
         raise TooSoonError(
             f"{row.operation} {row.pk} is being sent or looked up; say again that it was undone once that ended"
         )
@@ -156,7 +156,7 @@ def _hasten(row: Execution, news: News) -> None:
     if row.contract["lookup"] is None:
         # due would mean sent again: it is only a line for the person whose matter it becomes
         advance(row, "observe", evidence=_noted(news))
-    elif not _is_leased(row) and (row.due_at is None or row.due_at > row.locked_at):
+    elif not is_leased(row) and not is_due(row):
         # the look-up that it has done spends nothing of the budget: a provider that tells much uses up no patience
         spent = max(row.lookups_spent - 1, 0)
         advance(row, "observe", evidence=_noted(news), revises=False, due_at=row.locked_at, lookups_spent=spent)
@@ -168,7 +168,3 @@ def _noted(news: News) -> dict[str, Any]:
 
 def _is_on_file(row: Execution, news: News) -> bool:
     return canonical.clean_reference(news.reference) in references_on_file(row)
-
-
-def _is_leased(row: Execution) -> bool:
-    return row.lease_expires_at is not None and row.lease_expires_at > row.locked_at

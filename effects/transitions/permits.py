@@ -15,7 +15,7 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._limits import is_provider_busy
-from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, step_back
+from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, is_due, is_leased, step_back
 from effects.types import Permit
 
 __all__ = ["PermitDecision", "may_resend", "permit", "why_not_resendable"]
@@ -147,9 +147,9 @@ def _may_be_sent(row: Execution) -> bool:
         return False
     if why_not_resendable(row):
         return False
-    if row.due_at is None or row.due_at > row.locked_at:
+    if not is_due(row):
         return False
-    if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
+    if is_leased(row):
         return False
     return row.state != _S.UNCERTAIN or may_resend(row)
 

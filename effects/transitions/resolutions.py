@@ -13,7 +13,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
 from effects.transitions import _decisions, _licences
-from effects.transitions._rows import advance
+from effects.transitions._rows import advance, is_leased
 from effects.transitions.attempts import complete_row
 from effects.types import Actor, Applied
 
@@ -114,7 +114,7 @@ def _check(row: Execution, revision: int) -> None:
     _decisions.check_revision(row, revision)
     if row.state not in EXECUTION_IN_DOUBT:
         raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what is in doubt is resolved.")
-    if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:
+    if is_leased(row):
         raise WrongStateError("A look-up is under way; wait for its answer, a few seconds.")
 
 

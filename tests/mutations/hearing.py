@@ -76,7 +76,7 @@ MUTATIONS = (
         "an undoing beside a look-up is waved through",
         "promise 4",
         f"{_HEARD}::test_undone_while_a_look_up_is_under_way_is_too_soon",
-        (Edit(_NEWS, "(row.state in _LOOKED_UP and _is_leased(row)):", "False:"),),
+        (Edit(_NEWS, "(row.state in _LOOKED_UP and is_leased(row)):", "False:"),),
     ),
     Mutation(
         "what is under way is proof",

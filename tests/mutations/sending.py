@@ -65,9 +65,7 @@ MUTATIONS = (
             ),
             Edit(
                 f"{_T}/permits.py",
-                "    if row.due_at is None or row.due_at > row.locked_at:\n        return False\n"
-                "    if row.lease_expires_at is not None and row.lease_expires_at > row.locked_at:\n"
-                "        return False\n",
+                "    if not is_due(row):\n        return False\n    if is_leased(row):\n        return False\n",
                 "",
             ),
         ),
@@ -79,7 +77,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/permits.py",
-                "    if row.due_at is None or row.due_at > row.locked_at:",
+                "    if not is_due(row):",
                 "    if row.due_at is None:",
             ),
         ),
