@@ -14,8 +14,9 @@ from django.core.management.base import BaseCommand
 from rest_framework.throttling import BaseThrottle
 
 import effects
-from effects import celery, checks, conf, project_checks, states, tasks, testing, view_checks
+from effects import celery, conf, states, tasks, testing
 from effects.audit import CODES as AUDIT_CODES
+from effects.checks import journal, messages, package, projects, rules, views
 from effects.effect import Effect
 from effects.http import answers, drf, keys
 from effects.http.api import urls as api_urls
@@ -34,7 +35,7 @@ from tests.docs.diagrams import PAGE, write
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "effects"
 UNUSED = "Accepted and checked. This release does nothing with it."
-CHECKS = (checks, view_checks, project_checks)
+CHECKS = (journal, package, projects, rules, views)
 
 
 def read(name: str) -> str:
@@ -112,7 +113,7 @@ def test_every_check_is_on_its_page():
     ids = {name for module in CHECKS for name in re.findall(r"\b[EW]\d{3}\b", inspect.getsource(module))}
     assert set(sections("checks")) == {f"effects.{name}" for name in ids}
     for name in ids:
-        anchor = checks.link(name).rpartition("#")[2]
+        anchor = messages.link(name).rpartition("#")[2]
         assert f'<a id="{anchor}"></a>effects.{name}' in read("checks")
 
 
@@ -262,7 +263,7 @@ def test_the_decorators_table_of_situations_knows_every_problem():
 def test_every_header_is_on_its_page():
     """The table has the headers that the code sends and reads by a name of its own."""
     shown = {row[0].strip("`") for row in rows(sections("http", "##")["Headers"])}
-    assert {keys.HEADER, answers.REPLAYED, answers.STATUS, *view_checks.EXPOSED} <= shown
+    assert {keys.HEADER, answers.REPLAYED, answers.STATUS, *views.EXPOSED} <= shown
 
 
 def test_every_throttle_is_on_the_page():

@@ -15,8 +15,8 @@ from rest_framework.decorators import api_view
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from effects import view_checks
-from effects.checks import TAG, link
+from effects.checks import views
+from effects.checks.messages import TAG, link
 from effects.http.decorators import idempotent
 from tests.core.declared import Charge
 
@@ -24,10 +24,10 @@ urlpatterns: list[Any] = []
 """The URLs of the test that runs."""
 
 ALL = (
-    view_checks.check_transactions_of_views,
-    view_checks.check_effects_of_views,
-    view_checks.check_status_url,
-    view_checks.check_cors,
+    views.check_transactions_of_views,
+    views.check_effects_of_views,
+    views.check_status_url,
+    views.check_cors,
 )
 STATUS = path("operations/", include("effects.urls"))
 
@@ -172,12 +172,12 @@ def test_urls_that_cannot_be_imported_are_left_to_django(settings: Any) -> None:
     """Its own checks say what is wrong with them."""
     settings.ROOT_URLCONF = "tests.http.nowhere"
     clear_url_caches()
-    assert view_checks.protected_views() == []
+    assert views.protected_views() == []
     clear_url_caches()
 
 
 def test_a_checked_view_is_a_view(found: Any) -> None:
     """What the walk returns names the operation and the address."""
     found(path("in/", include([path("a/", unreached)])))
-    (view,) = view_checks.protected_views()
+    (view,) = views.protected_views()
     assert (view.name, view.route) == ("checked.unreached", "in/a/")

@@ -17,8 +17,9 @@ from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 
 import effects
-import effects.checks as ours
-from effects import project_checks, view_checks
+from effects import checks as ours
+from effects.checks import journal, package, projects, rules, views
+from effects.checks.rules import check_risk_rules
 from effects.conf import DOCS
 from tests.core.declared import Plain
 from tests.httpx.test_story import BookTransfer
@@ -34,7 +35,7 @@ def ids(messages: list[Any]) -> list[str]:
 
 
 @pytest.fixture
-def journal(settings: Any) -> Iterator[Any]:
+def put_journal(settings: Any) -> Iterator[Any]:
     """A function that puts a database into DATABASES under the alias `journal` and makes it the journal's."""
 
     def configure(**values: Any) -> None:
@@ -63,23 +64,23 @@ def journal(settings: Any) -> Iterator[Any]:
 def test_settings(settings: Any, value: Any, expected: list[str]) -> None:
     """Typos and wrong values of EFFECTS are errors."""
     settings.EFFECTS = value
-    assert ids(ours.check_settings()) == expected
+    assert ids(projects.check_settings()) == expected
 
 
 def test_missing_alias(settings: Any) -> None:
     """A journal in a database that is not configured is an error that names those that are."""
     settings.EFFECTS = {"DATABASE": "nowhere"}
-    (message,) = ours.check_journal()
+    (message,) = journal.check_journal()
     assert message.id == "effects.E003"
     assert "default" in str(message.hint)
-    assert ours.check_journal_options() == []
-    assert ours.check_server(databases=["nowhere"]) == []
+    assert journal.check_journal_options() == []
+    assert journal.check_server(databases=["nowhere"]) == []
 
 
-def test_other_vendor(journal: Any) -> None:
+def test_other_vendor(put_journal: Any) -> None:
     """A journal on SQLite is refused in one sentence that shows the way out."""
-    journal(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
-    (message,) = ours.check_journal()
+    put_journal(ENGINE="django.db.backends.sqlite3", NAME=":memory:")
+    (message,) = journal.check_journal()
     assert message.id == "effects.E004"
     assert "PostgreSQL" in message.msg
     assert "DATABASE" in str(message.hint)
@@ -100,25 +101,25 @@ def test_other_vendor(journal: Any) -> None:
         ({"AUTOCOMMIT": False}, ["effects.E008"]),
     ],
 )
-def test_options(journal: Any, values: dict[str, Any], expected: list[str]) -> None:
+def test_options(put_journal: Any, values: dict[str, Any], expected: list[str]) -> None:
     """Options that break the promises are found without a connection."""
     if values.get("OPTIONS", {}).get("isolation_level"):
         from psycopg import IsolationLevel
 
         level = values["OPTIONS"]["isolation_level"].replace(" ", "_").upper()
         values = {"OPTIONS": {"isolation_level": IsolationLevel[level]}}
-    journal(**values)
-    assert ours.check_journal() == []
-    assert ids(ours.check_journal_options()) == expected
+    put_journal(**values)
+    assert journal.check_journal() == []
+    assert ids(journal.check_journal_options()) == expected
 
 
 @pytest.mark.django_db
 def test_server_is_right(settings: Any) -> None:
     """The database of the tests passes; a database that was not asked for is left alone."""
     settings.EFFECTS = {}
-    assert ours.check_server(databases=["default"]) == []
-    assert ours.check_server(databases=None) == []
-    assert ours.check_server() == []
+    assert journal.check_server(databases=["default"]) == []
+    assert journal.check_server(databases=None) == []
+    assert journal.check_server() == []
 
 
 @pytest.mark.django_db
@@ -134,23 +135,23 @@ def test_server_side_defaults(settings: Any, statement: str, expected: str) -> N
     settings.EFFECTS = {}
     with connection.cursor() as cursor:
         cursor.execute(statement)
-    assert ids(ours.check_server(databases=["default"])) == [expected]
+    assert ids(journal.check_server(databases=["default"])) == [expected]
 
 
 @pytest.mark.django_db
 def test_old_server(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server older than the oldest supported one is an error."""
     settings.EFFECTS = {}
-    monkeypatch.setattr(ours, "MINIMUM_SERVER", 1000)
-    assert ids(ours.check_server(databases=["default"])) == ["effects.E007"]
+    monkeypatch.setattr(journal, "MINIMUM_SERVER", 1000)
+    assert ids(journal.check_server(databases=["default"])) == ["effects.E007"]
 
 
-def test_unreachable_server(journal: Any, django_db_blocker: Any) -> None:
+def test_unreachable_server(put_journal: Any, django_db_blocker: Any) -> None:
     """A server that does not answer is one message without a traceback."""
-    journal(HOST="127.0.0.1", PORT="1", OPTIONS={"connect_timeout": 2})
+    put_journal(HOST="127.0.0.1", PORT="1", OPTIONS={"connect_timeout": 2})
     with django_db_blocker.unblock():
-        assert ids(ours.check_server(databases=["journal"])) == ["effects.E010"]
-        assert ids(ours.check_migrations(databases=["journal"])) == []  # it is said once
+        assert ids(journal.check_server(databases=["journal"])) == ["effects.E010"]
+        assert ids(journal.check_migrations(databases=["journal"])) == []  # it is said once
 
 
 @pytest.mark.django_db
@@ -158,24 +159,24 @@ def test_migrations(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A half-migrated database says what to run, except to `migrate`; one that is ahead is a warning."""
     settings.EFFECTS = {}
     monkeypatch.setattr(sys, "argv", ["manage.py", "check"])
-    assert ours.check_migrations(databases=["default"]) == []
+    assert journal.check_migrations(databases=["default"]) == []
     recorder = MigrationRecorder(connection)
     recorder.record_applied("effects", "9999_future")
-    assert ids(ours.check_migrations(databases=["default"])) == ["effects.W002"]
+    assert ids(journal.check_migrations(databases=["default"])) == ["effects.W002"]
     recorder.record_unapplied("effects", "9999_future")
     first, *_ = sorted(name for label, name in recorder.applied_migrations() if label == "effects")
     recorder.record_unapplied("effects", first)
-    (message,) = ours.check_migrations(databases=["default"])
+    (message,) = journal.check_migrations(databases=["default"])
     assert message.id == "effects.E011"
     assert first in message.msg
     assert "manage.py migrate effects" in str(message.hint)
     monkeypatch.setattr(sys, "argv", ["manage.py", "migrate"])
-    assert ours.check_migrations(databases=["default"]) == []
+    assert journal.check_migrations(databases=["default"]) == []
 
 
 def test_our_package_is_ours() -> None:
     """An ordinary installation passes."""
-    assert [message for message in ours.check_package() if message.level >= django_checks.ERROR] == []
+    assert [message for message in package.check_package() if message.level >= django_checks.ERROR] == []
 
 
 def test_foreign_package_in_place_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +184,7 @@ def test_foreign_package_in_place_of_ours(monkeypatch: pytest.MonkeyPatch) -> No
     foreign = ModuleType("effects")
     foreign.__file__ = "/srv/shop/effects.py"
     monkeypatch.setitem(sys.modules, "effects", foreign)
-    messages = ours.check_package()
+    messages = package.check_package()
     assert "effects.E009" in ids(messages)
     assert "/srv/shop/effects.py" in messages[0].msg
 
@@ -191,8 +192,8 @@ def test_foreign_package_in_place_of_ours(monkeypatch: pytest.MonkeyPatch) -> No
 def test_foreign_app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An installed app that claims our name or label is an error."""
     foreign = SimpleNamespace(name="shop.effects", label="effects", path=str(tmp_path))
-    monkeypatch.setattr(ours.apps, "get_app_configs", lambda: [foreign])
-    assert "effects.E009" in ids(ours.check_package())
+    monkeypatch.setattr(package.apps, "get_app_configs", lambda: [foreign])
+    assert "effects.E009" in ids(package.check_package())
 
 
 def test_foreign_package_behind_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_foreign_package_behind_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "effects.py").write_text("")
     assert importlib.util.find_spec("effects")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    messages = ours.check_package()
+    messages = package.check_package()
     assert "effects.W001" in ids(messages)
     assert any(str(tmp_path) in message.msg for message in messages)
 
@@ -216,7 +217,10 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
-        name for module in (ours, view_checks, project_checks) for name in module.__all__ if name.startswith("check_")
+        name
+        for module in (journal, package, projects, rules, views)
+        for name in module.__all__
+        if name.startswith("check_")
     }
 
 
@@ -232,9 +236,9 @@ def test_a_sweep_of_a_half_migrated_database_stops_with_the_command_to_run(setti
 
 def test_local_times_are_refused(settings: Any) -> None:
     """An hour comes twice when summer time ends, so that nothing may be due by the wall's clock."""
-    assert project_checks.check_time_zones() == []
+    assert projects.check_time_zones() == []
     settings.USE_TZ = False
-    assert ids(project_checks.check_time_zones()) == ["effects.E017"]
+    assert ids(projects.check_time_zones()) == ["effects.E017"]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +257,8 @@ def test_a_queue_that_is_not_installed(
 ) -> None:
     """Its hints would fail one by one, in the log."""
     settings.EFFECTS = {"DISPATCH": dispatch}
-    monkeypatch.setattr(project_checks, "find_spec", lambda name: None if name == missing else object())
-    assert ids(project_checks.check_dispatch()) == expected
+    monkeypatch.setattr(projects, "find_spec", lambda name: None if name == missing else object())
+    assert ids(projects.check_dispatch()) == expected
 
 
 @pytest.mark.parametrize(
@@ -271,7 +275,7 @@ def test_a_queue_that_is_not_installed(
 def test_a_limit_for_a_provider_that_nobody_calls(settings: Any, limits: Any, hints: list[str]) -> None:
     """A misspelt provider would be called without limit; a wrong value is another check's."""
     settings.EFFECTS = {"MAX_CALLS_PER_PROVIDER": limits}
-    messages = project_checks.check_limited_providers()
+    messages = projects.check_limited_providers()
     assert ids(messages) == ["effects.W008"] * len(hints)
     assert [str(message.hint).startswith(hint) for message, hint in zip(messages, hints, strict=True)] == [True] * len(
         hints
@@ -284,7 +288,7 @@ def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str
     monkeypatch.setattr(Plain, name, None, raising=False)
     monkeypatch.setattr(Plain, "bank_url", "https://bank.example", raising=False)
     # other tests' effects are registered in this process, too
-    messages = [each for each in project_checks.check_names_in_effects() if "Plain has" in each.msg]
+    messages = [each for each in projects.check_names_in_effects() if "Plain has" in each.msg]
     assert ids(messages) == ["effects.W007"]
     assert f"Plain has {name!r}" in messages[0].msg
 
@@ -292,7 +296,7 @@ def test_a_misspelt_name_in_an_effect(monkeypatch: pytest.MonkeyPatch, name: str
 def test_a_misspelt_name_of_a_connector(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connector's own attributes are known by name as well."""
     monkeypatch.setattr(BookTransfer, "prooves", {422: effects.Doubt}, raising=False)
-    messages = [each for each in project_checks.check_names_in_effects() if "BookTransfer has" in each.msg]
+    messages = [each for each in projects.check_names_in_effects() if "BookTransfer has" in each.msg]
     assert ids(messages) == ["effects.W007"]
     assert "'proves' is what is read" in messages[0].msg
 
@@ -313,10 +317,10 @@ def test_a_misspelt_name_of_a_connector(monkeypatch: pytest.MonkeyPatch) -> None
 def test_risk_rules(settings: Any, rules: dict[Any, str], expected: list[str]) -> None:
     """A rule that tightens nothing, or that asks nobody, is found before it is needed."""
     settings.EFFECTS = {"RISK_RULES": {key: effects.ApprovalRule(approvers) for key, approvers in rules.items()}}
-    assert ids(ours.check_risk_rules()) == expected
+    assert ids(check_risk_rules()) == expected
 
 
 def test_unreadable_risk_rules_are_the_settings_problem(settings: Any) -> None:
     """They are reported once."""
     settings.EFFECTS = {"RISK_RULES": 5}
-    assert ours.check_risk_rules() == []
+    assert check_risk_rules() == []

@@ -11,15 +11,23 @@ from django.conf import settings as project
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
-from effects.checks import DISTRIBUTION, make_error, make_warning
-from effects.conf import settings
+from effects.checks.messages import DISTRIBUTION, make_error, make_warning
+from effects.conf import problems, settings
 from effects.effect import Effect, registered
 from effects.setting_values import EVERY_PROVIDER
 
-__all__ = ["check_dispatch", "check_limited_providers", "check_names_in_effects", "check_time_zones"]
+__all__ = ["check_dispatch", "check_limited_providers", "check_names_in_effects", "check_settings", "check_time_zones"]
 
 #: How alike a name must be to count as misspelt: `request_timout` and `approvals` do, a project's own names do not.
 ALIKE = 0.85
+
+
+def check_settings(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E001: a key of `EFFECTS` that is not one of ours. E002: a value that cannot be used."""
+    return [
+        make_error(1 if problem.unknown else 2, problem.message, problem.hint or "Change it in your settings.")
+        for problem in problems()
+    ]
 
 
 def check_time_zones(**_kwargs: Any) -> list[checks.CheckMessage]:

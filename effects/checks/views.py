@@ -15,13 +15,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from effects.checks import make_error, make_warning
+from effects._commits import is_beside
+from effects.checks.messages import make_error, make_warning
+from effects.conf import settings
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.http.answers import REPLAYED, STATUS
 from effects.http.keys import HEADER
 from effects.http.placement import protection_of
 from effects.http.protection import Protection
+from effects.operations import operations
 
 __all__ = [
     "check_cors",
@@ -29,6 +32,7 @@ __all__ = [
     "check_signing_secrets",
     "check_status_url",
     "check_transactions_of_views",
+    "check_views_beside",
     "protected_views",
 ]
 
@@ -68,6 +72,25 @@ def check_transactions_of_views(**_kwargs: Any) -> list[checks.CheckMessage]:
                 )
             )
     return found
+
+
+def check_views_beside(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E012: a transactional view, whose rows cannot commit with a journal in another database."""
+    try:
+        if not is_beside():
+            return []
+    except ImproperlyConfigured:
+        return []  # E002
+    return [
+        make_error(
+            12,
+            f"The view {view.name!r} is transactional, and the journal's database {settings.DATABASE!r} is not that of "
+            "its rows.",
+            'Make it mode="journaled", or keep the journal in the default database.',
+        )
+        for view in operations().values()
+        if view.mode == "transactional"
+    ]
 
 
 def check_effects_of_views(**_kwargs: Any) -> list[checks.CheckMessage]:

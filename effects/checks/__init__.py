@@ -1,0 +1,40 @@
+"""Find what would break later: Django system checks under the tag `effects`. Their ids are frozen.
+
+Those that ask the server are also tagged `database` and run with `manage.py check --database …` and before `migrate`.
+"""
+
+from __future__ import annotations
+
+from django.core import checks
+
+from effects.checks import journal, package, projects, rules, views
+from effects.checks.messages import TAG
+
+__all__ = ["register_checks"]
+
+CHECKS = (
+    projects.check_settings,
+    package.check_package,
+    journal.check_journal,
+    journal.check_journal_options,
+    rules.check_risk_rules,
+    views.check_views_beside,
+    views.check_transactions_of_views,
+    views.check_effects_of_views,
+    views.check_status_url,
+    views.check_cors,
+    views.check_signing_secrets,
+    projects.check_time_zones,
+    projects.check_dispatch,
+    projects.check_names_in_effects,
+    projects.check_limited_providers,
+)
+DATABASE_CHECKS = (journal.check_server, journal.check_migrations)
+
+
+def register_checks() -> None:
+    """Register all checks; called once by the app's `ready`."""
+    for check in CHECKS:
+        checks.register(check, TAG)
+    for check in DATABASE_CHECKS:
+        checks.register(check, TAG, checks.Tags.database)

@@ -1,0 +1,67 @@
+"""Find rules about approvals that would ask nobody, or tighten nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_permission_codename
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from effects.checks.messages import make_error, make_warning
+from effects.conf import settings
+from effects.effect import registered
+from effects.types import CALL, GROUP, ApprovalRule, Risk
+
+__all__ = ["check_risk_rules"]
+
+
+def check_risk_rules(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """E015: a key of `RISK_RULES` that tightens nothing. E016: no such function. W006: no such permission."""
+    try:
+        rules = settings.RISK_RULES
+    except ImproperlyConfigured:
+        return []  # E002
+    known = {str(risk) for risk in Risk} | {effect.operation for effect in registered()}
+    found: list[checks.CheckMessage] = [
+        make_error(
+            15,
+            f"EFFECTS['RISK_RULES'] has a rule for {key!r}, which is neither a risk nor a registered operation.",
+            f"It tightens nothing. The keys are {', '.join(sorted(known))}.",
+        )
+        for key in rules
+        if key not in known
+    ]
+    for key, rule in rules.items():
+        found += _check_approvers(f"EFFECTS['RISK_RULES'][{key!r}]", rule)
+    return found
+
+
+def _check_approvers(where: str, rule: ApprovalRule) -> Iterator[checks.CheckMessage]:
+    declared = {
+        f"{model._meta.app_label}.{codename}"
+        for model in apps.get_models()
+        for codename in (
+            *(get_permission_codename(action, model._meta) for action in model._meta.default_permissions),
+            *(codename for codename, _name in model._meta.permissions),
+        )
+    }
+    for path in rule.functions:
+        try:
+            wrong = "" if callable(import_string(path)) else "is no function"
+        except ImportError as error:
+            wrong = f"cannot be imported ({error})"
+        if wrong:
+            yield make_error(
+                16, f"{where} asks {path!r}, which {wrong}.", "Name a function that takes a Context and returns users."
+            )
+    for term in rule.terms:
+        if not term.startswith((GROUP, CALL)) and term not in declared:
+            yield make_warning(
+                6,
+                f"{where} asks for the permission {term!r}, which no installed model declares.",
+                "Correct it, unless you create this permission yourself.",
+            )
