@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import models, transaction
 from django.utils.asyncio import async_unsafe
 
-from effects import queries, redaction, runner, transitions
+from effects import _sending, queries, redaction, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
 from effects._current import RequestHandle, current
 from effects._writes import write_before_send
@@ -130,9 +130,9 @@ def sending(
             about=about, require_approval=require_approval,
         )  # fmt: skip
         granted = license_intent(intent, handle)
-        if isinstance(granted, runner.License) and granted.permit.remaining() <= timedelta(0):
-            granted = runner.record_report(granted, transitions.NotSentInTime())
-        if not isinstance(granted, runner.License):
+        if isinstance(granted, _sending.License) and granted.permit.remaining() <= timedelta(0):
+            granted = _sending.record_report(granted, transitions.NotSentInTime())
+        if not isinstance(granted, _sending.License):
             yield Sending(None, None, granted.outcome)
             return
         block = Sending(granted.permit, granted.context, granted.execution.outcome)
@@ -141,9 +141,9 @@ def sending(
         except BaseException as error:
             # what was reported before it stands: the provider has answered
             report = classify(error) if block.answer is None else read_answer(block.answer)
-            block.outcome = runner.record_report(granted, report).outcome
+            block.outcome = _sending.record_report(granted, report).outcome
             raise
-        block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome
+        block.outcome = _sending.record_report(granted, read_answer(block.answer)).outcome
 
 
 class Sending:
@@ -307,19 +307,19 @@ aget = sync_to_async(queries.get, thread_sensitive=True)
 
 def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
     found = license_intent(intent, handle)
-    outcome = (runner.send(found) if isinstance(found, runner.License) else found).outcome
+    outcome = (_sending.send(found) if isinstance(found, _sending.License) else found).outcome
     # until when they decide stands in the approval's row
     return queries.get_outcome(outcome.ref) if isinstance(outcome, AwaitingApproval) else outcome
 
 
-def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.License | ExecutionSnapshot:
+def license_intent(intent: Intent, handle: RequestHandle | None) -> _sending.License | ExecutionSnapshot:
     """*Commits.* Record, and get a permit in the same breath where nothing stands before it.
 
     Returns:
         The permit with what the call needs; or the execution as it stands, where this caller has nothing to send.
     """
     context = context_of_intent(intent)
-    ready = runner.ask_precondition(intent.effect, context) if intent.rule is None else None
+    ready = _sending.ask_precondition(intent.effect, context) if intent.rule is None else None
     attempt, started = new_id(), monotonic()
     first = attempt if isinstance(ready, Proceed) else None
     recorded = write_before_send(lambda: transitions.record(intent, handle=handle, attempt=first, started=started))
@@ -327,16 +327,16 @@ def license_intent(intent: Intent, handle: RequestHandle | None) -> runner.Licen
     announce(execution)
     if recorded.permit is not None:
         token = ready.token if isinstance(ready, Proceed) else None
-        return runner.License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
+        return _sending.License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
     if execution.state is not ExecutionState.PENDING:
         return execution
     if intent.holds_secrets:
         reason = ready.reason if isinstance(ready, Refuse | Later) else ""
-        return runner.refuse_without_secret(execution.id, reason)
+        return _sending.refuse_without_secret(execution.id, reason)
     # recorded or met without a permit, and due: it goes on from the row
     with reaching("performing an effect"):
         row = Execution.objects.get(pk=execution.id)
-    return runner.license_row(row, handle)
+    return _sending.license_row(row, handle)
 
 
 def _find(effect: type[Effect[Any]] | str) -> tuple[Effect[Any], RequestHandle | None]:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 
-from effects import runner
+from effects import background
 
 try:
     from django.tasks import task
@@ -21,7 +21,7 @@ __all__ = ["publish", "run_execution"]
 @task
 def run_execution(execution_id: str) -> None:
     """Send one execution if it is pending, due and licensed."""
-    runner.run(UUID(execution_id))
+    background.run(UUID(execution_id))
 
 
 def publish(execution_id: str) -> None:

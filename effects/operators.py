@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from effects import runner, transitions
+from effects import background, consequences, transitions
 from effects.dispatch import send_hint
 from effects.eligibility import why_not_end
 from effects.exceptions import ApprovalError, ExecutionNotFoundError, NotEntitledError
@@ -90,7 +90,7 @@ def cancel(ref: str | UUID, *, by: Any, reason: str, revision: int | None = None
 
 def look_up_now(ref: str | UUID) -> ExecutionSnapshot:
     """Ask the provider now about an execution in doubt."""
-    return runner.look_up(_uuid(ref), now=True)
+    return background.look_up(_uuid(ref), now=True)
 
 
 def resolve(
@@ -223,7 +223,7 @@ def _live(ref: str | UUID, digest: str | None) -> UUID:
 
 
 def _after(execution: ExecutionSnapshot) -> ExecutionSnapshot:
-    runner.after_change(execution)
+    consequences.after_change(execution)
     if execution.due_at is not None and execution.state is not ExecutionState.ACCEPTED:
         send_hint(str(execution.id))
     return execution

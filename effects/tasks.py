@@ -1,4 +1,4 @@
-"""Celery's tasks: shells around the runner and the sweeps. A message is a hint, the row is the truth.
+"""Celery's tasks: shells around `background` and the sweeps. A message is a hint, the row is the truth.
 
 No ETA, no result backend, no named lock: lost, doubled, late and reordered messages, and two beats, change nothing.
 """
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from effects import reconcilers, runner
+from effects import background, reconcilers
 
 __all__ = [
     "expire_approvals",
@@ -28,13 +28,13 @@ __all__ = [
 @shared_task(name="effects.run_execution", ignore_result=True)
 def run_execution(execution_id: str) -> None:
     """Send one execution if it is pending, due and licensed."""
-    runner.run(UUID(execution_id))
+    background.run(UUID(execution_id))
 
 
 @shared_task(name="effects.look_up", ignore_result=True)
 def look_up(execution_id: str) -> None:
     """Look up one execution in doubt if it is due."""
-    runner.look_up(UUID(execution_id))
+    background.look_up(UUID(execution_id))
 
 
 @shared_task(name="effects.expire_leases", ignore_result=True)

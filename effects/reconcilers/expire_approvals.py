@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from effects import runner, transitions
+from effects import consequences, transitions
 from effects.models import Approval
 from effects.reconcilers._batches import Counts, each, take
 from effects.states import ApprovalState
@@ -23,5 +23,5 @@ def run_once(batch: int | None = None) -> Counts:
 
 def _expire(approval_id: UUID) -> str:
     execution = transitions.expire_approval(approval_id)
-    runner.after_change(execution)
+    consequences.after_change(execution)
     return str(execution.state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from effects import runner
+from effects import background
 from effects.models import Execution
 from effects.reconcilers._batches import Counts, each, take
 from effects.states import ExecutionState, values
@@ -25,6 +25,6 @@ def run_once(batch: int | None = None, publish: Callable[[str], object] | None =
         if publish is not None:
             publish(str(execution_id))
             return "published"
-        return str(runner.run(execution_id).state)
+        return str(background.run(execution_id).state)
 
     return each(NAME, ids, hand_out)

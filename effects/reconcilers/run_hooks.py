@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from effects import runner, transitions
+from effects import consequences, transitions
 from effects.models import Execution
 from effects.reconcilers._batches import Counts, each, take
 
@@ -21,5 +21,5 @@ def run_once(batch: int | None = None) -> Counts:
 
 def _run(execution_id: UUID) -> str:
     execution = transitions.run_hook(execution_id)
-    runner.after_change(execution)
+    consequences.after_change(execution)
     return "failed" if execution.hook_due_at else "done"

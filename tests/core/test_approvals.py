@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 import effects
-from effects import exceptions, operators, runner, transitions
+from effects import background, exceptions, operators, transitions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Approved, Charge, ChargePayload, Ruled, RuledBlind
@@ -346,7 +346,7 @@ def test_withdrawn_before_the_send_is_rejected(ann: Any, bob: Any, granted: bool
     with pytest.raises(exceptions.ApprovalError):
         effects.withdraw(row.pk, by=ann)
     with provider_says(Approved) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
 
 
@@ -390,7 +390,7 @@ def test_a_sweep_that_comes_too_early_expires_nothing(ann: Any, bob: Any) -> Non
     assert transitions.expire_approval(live(row).pk).state == "awaiting_approval"
 
 
-@pytest.mark.parametrize("end", [lambda row: run_due(), lambda row: runner.run(row.pk)])
+@pytest.mark.parametrize("end", [lambda row: run_due(), lambda row: background.run(row.pk)])
 def test_granted_and_not_used_in_time_lapses(ann: Any, bob: Any, end: Any) -> None:
     """Whichever comes first, the sweep of approvals or the send, nothing is sent and nothing is spent."""
     row = asked(Approved, by=ann)
@@ -412,7 +412,7 @@ def test_a_window_that_is_not_open_yet_is_waited_for(ann: Any, bob: Any, rule: A
     assert approve(row, bob).due_at == opens
     with provider_says(Ruled, effects.Applied()) as said:
         run_due()
-        runner.run(row.pk)
+        background.run(row.pk)
         assert said.sends == []
         time_passes(timedelta(days=3))
         run_due()
@@ -428,7 +428,7 @@ def test_a_window_is_checked_at_the_permit_itself(ann: Any, bob: Any, rule: Any)
     approve(row, bob)
     Execution.objects.filter(pk=row.pk).update(due_at=timezone.now() - DAY)
     with provider_says(Ruled) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.due_at, states(row)) == ("pending", live(row).not_before, ["granted"])
     assert said.sends == []

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 import effects
-from effects import runner
+from effects import background
 from effects.exceptions import ApprovalError, EffectsError, NotEntitledError, WrongStateError
 from effects.models import Approval, ApprovalVote, Execution, Receipt
 from effects.testing import provider_says, run_due, time_passes
@@ -81,14 +81,14 @@ def denied(everybody: dict[str, Any]) -> Execution:
 def sent(everybody: dict[str, Any]) -> Execution:
     row = granted(everybody)
     with provider_says(Ruled, effects.Applied()):
-        runner.run(row.pk)
+        background.run(row.pk)
     return row
 
 
 def in_doubt(everybody: dict[str, Any]) -> Execution:
     row = granted(everybody)
     with provider_says(Ruled, TimeoutError("t")):
-        runner.run(row.pk)
+        background.run(row.pk)
     return row
 
 
@@ -96,7 +96,7 @@ def resend_asked(everybody: dict[str, Any]) -> Execution:
     """Another send is ordered by who asked, and waits for people."""
     row = granted(everybody)
     with provider_says(Ruled, TimeoutError("t"), look_up=effects.Conflict("two of them")):
-        runner.run(row.pk)
+        background.run(row.pk)
         time_passes(timedelta(minutes=10))
         run_due()
     row.refresh_from_db()

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError
 
 import effects
-from effects import exceptions, runner, transitions
+from effects import background, exceptions, transitions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt
 from effects.models.base import new_id
 from effects.testing import provider_says
@@ -48,7 +48,7 @@ def test_two_approvers_at_one_instant_make_one_licence(row: Execution) -> None:
     assert ApprovalVote.objects.count() == 1
     assert Receipt.objects.filter(event="grant").count() == 1
     with provider_says(Approved, effects.Applied()) as said:
-        together(lambda: runner.run(row.pk), lambda: runner.run(row.pk))
+        together(lambda: background.run(row.pk), lambda: background.run(row.pk))
     assert len(said.sends) == 1
 
 

@@ -12,7 +12,7 @@ from django.core import checks
 from django.db import connections, transaction
 
 import effects
-from effects import exceptions, operations, runner
+from effects import consequences, exceptions, operations
 from effects.models import Execution, Request
 from effects.operations import ProtectedOperation, StoredAnswer
 from effects.testing import provider_says, run_due, time_passes
@@ -72,7 +72,7 @@ def test_the_hook_runs_after_the_commit_that_settles(writes: list[bool]) -> None
 def test_a_caller_that_dies_before_the_hook_leaves_it_to_the_sweep(writes: list[bool], monkeypatch: Any) -> None:
     """At least once: it is due in the commit that settles."""
     with monkeypatch.context() as patch, provider_says(Noted, effects.Applied(1, "n1")):
-        patch.setattr(runner, "_run_hook_after_commit", lambda execution: execution)
+        patch.setattr(consequences, "_run_hook_after_commit", lambda execution: execution)
         outcome = effects.perform(Noted, payload=PAYLOAD, key="k1")
     assert (writes, User.objects.count()) == ([], 0)
     assert run_due() == {"run_hooks.done": 1}

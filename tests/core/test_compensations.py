@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects import exceptions, runner
+from effects import background, exceptions
 from effects.models import Approval, Execution, Receipt, RequestExecution
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload
@@ -162,7 +162,7 @@ def test_contradicted_between_the_approval_and_the_send_it_is_refused() -> None:
     approve(undoing, bob)
     effects.observe(row.pk, reference="ch_1", evidence={"returned": True}, undone=True)
     run_due()
-    runner.run(undoing.pk)
+    background.run(undoing.pk)
     assert [verb for verb, *_ in wire] == ["send"]
     assert (again(undoing).state, again(undoing).reason) == ("rejected", "precondition")
     assert Approval.objects.get().state == "lapsed"

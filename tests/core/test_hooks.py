@@ -13,7 +13,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 import effects
-from effects import exceptions, operators, runner, transitions
+from effects import background, exceptions, operators, transitions
 from effects.models import Execution
 from effects.reconcilers import run_hooks
 from effects.testing import provider_says, run_due, time_passes
@@ -69,7 +69,7 @@ def by_handler() -> None:
 def by_worker() -> None:
     effects.perform_later(Noted, payload=PAYLOAD, key="k1")
     with provider_says(Noted, effects.Applied()):
-        runner.run(Execution.objects.get().pk)
+        background.run(Execution.objects.get().pk)
 
 
 def by_look_up() -> None:
@@ -96,8 +96,8 @@ def test_a_completed_execution_has_its_row_once_whoever_settles_it(settle: Any, 
     row = Execution.objects.get()
     with provider_says(Noted):
         effects.perform(Noted, payload=PAYLOAD, key="k1", requested_by="ann", tenant=row.tenant)
-        runner.run(row.pk)
-        runner.look_up(row.pk, now=True)
+        background.run(row.pk)
+        background.look_up(row.pk, now=True)
     operators.observe(row.pk, reference=row.reference, evidence={})
     time_passes(timedelta(hours=1))
     run_due()

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 import effects
+from effects.background import run
 from effects.exceptions import (
     KeyRequiredError,
     PayloadConflictError,
@@ -15,7 +16,6 @@ from effects.exceptions import (
 )
 from effects.intents import binding_of, provider_key_of
 from effects.models import Execution
-from effects.runner import run
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,

@@ -13,7 +13,7 @@ import stripe
 from django.utils import timezone
 
 import effects
-from effects import exceptions, operators, runner, transitions
+from effects import background, exceptions, operators, transitions
 from effects.models import Approval, Attempt, Execution, Receipt, Resolution
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
@@ -43,7 +43,7 @@ def accepted(effect: Any = Charge, **options: Any) -> Execution:
 def look(row: Execution, verdict: Any) -> Execution:
     """Look the execution up now, whether it is due or not."""
     with provider_says(row.operation, look_up=verdict):
-        runner.look_up(row.pk, now=True)
+        background.look_up(row.pk, now=True)
     return again(row)
 
 
@@ -126,7 +126,7 @@ def test_absent_after_acceptance_is_believed_of_an_authoritative_look_up() -> No
     row = look(row, effects.Absent())
     assert (row.state, row.reference, row.expect_by) == ("pending", "", None)
     with provider_says(Order, effects.Applied(None, "ch_2")):
-        runner.run(row.pk)
+        background.run(row.pk)
     assert again(row).reference == "ch_2"
 
 
@@ -284,7 +284,7 @@ def test_an_absence_that_wakes_after_a_later_attempt_is_not_believed() -> None:
     time_passes(timedelta(minutes=1))
     look(row, effects.Absent())
     with provider_says(Charge, TimeoutError("again")):
-        runner.run(row.pk)
+        background.run(row.pk)
     assert first is not None
     transitions.apply_verdict(row.pk, epoch=first.epoch, verdict=effects.Absent())
     row = again(row)
@@ -330,7 +330,7 @@ def test_what_is_not_due_is_claimed_only_by_a_person() -> None:
     """A late or doubled message finds nothing to do."""
     row = look(in_doubt(), effects.Inconclusive())
     with provider_says(Charge, look_up=effects.Found("ch_1")) as said:
-        runner.look_up(row.pk)
+        background.look_up(row.pk)
         assert said.look_ups == []
         operators.look_up_now(row.pk)
     assert again(row).state == "completed"
@@ -578,7 +578,7 @@ def test_a_refusal_that_meets_proof_is_no_failure() -> None:
         raise effects.Declined("already processed")
 
     with provider_says(Deduplicated, refused_meanwhile):
-        runner.look_up(row.pk)
+        background.look_up(row.pk)
     row = again(row)
     assert (row.state, row.applied_evidence["reference"]) == ("uncertain", "ch_1")
 
@@ -646,7 +646,7 @@ def test_a_webhook_about_what_did_not_happen_reaches_a_person(answer: Any) -> No
     time_passes(HOUR)
     with provider_says(Charge) as said:
         run_due()
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
 
 
@@ -675,7 +675,7 @@ def test_a_late_success_of_an_older_attempt_is_looked_into() -> None:
     time_passes(WAITED)
     first = Attempt.objects.get()
     with provider_says(Deduplicated, TimeoutError("again")):
-        runner.look_up(row.pk)
+        background.look_up(row.pk)
     transitions.late_outcome(row.pk, attempt=first.pk, report=effects.Applied(None, "ch_1"))
     row = again(row)
     assert (row.state, row.applied_evidence["reference"]) == ("uncertain", "ch_1")
@@ -848,7 +848,7 @@ def test_an_endless_precondition_of_a_repetition_reaches_a_person(monkeypatch: p
     states = []
     for _ in range(4):
         time_passes(timedelta(seconds=2))
-        states.append(str(runner.look_up(row.pk).state))
+        states.append(str(background.look_up(row.pk).state))
     assert states == ["uncertain"] * 3 + ["needs_intervention"]
 
 
@@ -917,7 +917,7 @@ def test_two_attempts_that_both_applied_stay_a_conflict_after_a_reopening() -> N
 
     with provider_says(Charge, effects.Applied(reference="ch_2")) as said:
         said.sends = OnSend(late)
-        runner.run(row.pk)
+        background.run(row.pk)
     for found in ("ch_1", "ch_2"):
         row = again(row)
         assert (row.state, row.reason) == ("needs_intervention", "conflict")

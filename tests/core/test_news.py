@@ -14,7 +14,7 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 import effects
-from effects import audit, exceptions, operators, runner, transitions
+from effects import audit, background, exceptions, operators, transitions
 from effects._locks import now as clock
 from effects.models import Execution, Receipt
 from effects.models.base import new_id
@@ -44,7 +44,7 @@ def performed(*answers: Any, effect: Any = Charge) -> Execution:
 
 def looked_up(row: Execution, verdict: Any) -> Execution:
     with provider_says(Charge, look_up=verdict):
-        return Execution.objects.get(pk=runner.look_up(row.pk, now=True).id)
+        return Execution.objects.get(pk=background.look_up(row.pk, now=True).id)
 
 
 def pending() -> Execution:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.db import connection, transaction
 
 import effects
-from effects import runner, transitions
+from effects import background, transitions
 from effects.models import Approval, Execution, PendingNotice
 from effects.notices import Notice
 from effects.reconcilers import send_notices
@@ -155,7 +155,7 @@ def test_what_was_resolved_before_it_was_told_calls_nobody(ann: Any) -> None:
     with provider_says(Order, TimeoutError("t"), look_up=effects.Conflict("two of them")):
         ref = effects.perform(Order, payload=PAYLOAD, key="k1", requested_by=ann).ref
         time_passes(timedelta(minutes=10))
-        row = runner.look_up(Execution.objects.get(pk=ref).pk)
+        row = background.look_up(Execution.objects.get(pk=ref).pk)
         effects.resolve(ref, decision="applied", revision=row.revision, by="olga", reason="seen", reference="ch_1")
     assert PendingNotice.objects.count() == 1
     assert heard() == []

@@ -9,13 +9,13 @@ import pytest
 
 import effects
 from effects import failures
+from effects.background import run
 from effects.exceptions import (
     ExecutionNotFoundError,
     OutcomeError,
 )
 from effects.models import Attempt, Execution, Receipt
 from effects.models.base import new_id
-from effects.runner import run
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,

@@ -9,11 +9,11 @@ import pytest
 
 import effects
 from effects import transitions
+from effects.background import run
 from effects.exceptions import FencedError
 from effects.failures import classify
 from effects.models import Attempt, Execution, Receipt
 from effects.models.base import new_id
-from effects.runner import run
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import NotSentInTime, PermitDecision
 from effects.types import monotonic

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 import effects
-from effects import runner
+from effects import background
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload, Conditional
 from tests.core.reading import row_of
@@ -114,7 +114,7 @@ class TestPreconditions:
         says(SoftTimeLimitExceeded(), SoftTimeLimitExceeded(), effects.Proceed())
         outcome = effects.perform_later(Conditional, payload=PAYLOAD, key="order-17")
         with pytest.raises(SoftTimeLimitExceeded):
-            runner.run(outcome.ref)
+            background.run(outcome.ref)
         assert (row_of(outcome).state, row_of(outcome).trouble_count) == ("pending", 1)
         time_passes(timedelta(minutes=1))
         with pytest.raises(SoftTimeLimitExceeded):
@@ -143,10 +143,10 @@ def test_a_time_limit_within_a_look_up_goes_on(failure):
     outcome = effects.perform_later(Charge, payload=PAYLOAD, key="order-17")
     with provider_says(Charge, failure(), look_up=SoftTimeLimitExceeded()):
         with contextlib.suppress(SoftTimeLimitExceeded):
-            runner.run(outcome.ref)
+            background.run(outcome.ref)
         for _ in range(2):
             with pytest.raises(SoftTimeLimitExceeded):
-                runner.look_up(outcome.ref)
+                background.look_up(outcome.ref)
             time_passes(timedelta(hours=1))
     row = row_of(outcome)
     assert (row.state, row.lookups_spent, row.trouble_count) == ("uncertain", 0, 2)
@@ -156,6 +156,6 @@ def test_a_time_limit_within_a_send_delays_no_look_up():
     """Its doubt is recorded; that is all there is to say."""
     outcome = effects.perform_later(Charge, payload=PAYLOAD, key="order-17")
     with provider_says(Charge, SoftTimeLimitExceeded()), pytest.raises(SoftTimeLimitExceeded):
-        runner.run(outcome.ref)
+        background.run(outcome.ref)
     row = row_of(outcome)
     assert (row.state, row.reason, row.trouble_count, row.swept_until) == ("uncertain", "interrupted", 0, None)

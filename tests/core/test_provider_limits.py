@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import effects
-from effects import operators, runner, transitions
+from effects import background, operators, transitions
 from effects.models import Execution, Receipt
 from effects.models.base import new_id
 from effects.reconcilers import look_up_due
@@ -67,12 +67,12 @@ def test_a_look_up_waits_while_its_provider_is_busy_and_comes_again() -> None:
     first, second = doubtful(2)
 
     def meanwhile(_context: Any) -> effects.Found:
-        runner.look_up(second.pk)
+        background.look_up(second.pk)
         assert is_later(second)
         return FOUND
 
     with provider_says(Order, look_up=meanwhile) as said:
-        runner.look_up(first.pk)
+        background.look_up(first.pk)
         assert len(said.look_ups) == 1
     assert again(first).state == "completed"
     with provider_says(Order, look_up=FOUND):
@@ -112,12 +112,12 @@ def test_a_worker_sends_later_and_spends_no_approval_meanwhile() -> None:
     row = again(row)
     transitions.claim(busy.pk)
     with provider_says(Approved, effects.Applied()) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
         assert said.sends == []
         assert is_later(row)
         assert live(row).state == "granted"
         time_passes(timedelta(minutes=1))
-        assert runner.run(row.pk).state == "completed"
+        assert background.run(row.pk).state == "completed"
 
 
 def test_whoever_performs_is_counted_and_not_held_back() -> None:
@@ -127,7 +127,7 @@ def test_whoever_performs_is_counted_and_not_held_back() -> None:
 
     def meanwhile(_context: Any, _permit: Any) -> effects.Applied:
         with provider_says(Order, look_up=FOUND) as said, provider_says(Charge, effects.Applied()):
-            runner.look_up(doubted.pk)
+            background.look_up(doubted.pk)
             assert said.look_ups == []
             assert effects.perform(Charge, payload=PAYLOAD, key="another").state == "completed"
         return effects.Applied()
@@ -143,11 +143,11 @@ def test_an_automatic_resend_steps_back_and_calls_nobody() -> None:
     transitions.claim(busy.pk)
     row = again(row)
     with provider_says(Deduplicated, effects.Applied()) as said:
-        runner.look_up(row.pk)
+        background.look_up(row.pk)
         assert said.sends == []
         assert is_later(row)
         time_passes(timedelta(minutes=1))
-        assert runner.look_up(row.pk).state == "completed"
+        assert background.look_up(row.pk).state == "completed"
 
 
 def test_what_stepped_back_is_no_persons_however_slow_its_worker_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_what_stepped_back_is_no_persons_however_slow_its_worker_is(monkeypatch:
     (row,) = doubtful(1, Deduplicated)
     (busy,) = doubtful(1)
     transitions.claim(busy.pk)
-    runner.look_up(row.pk)
+    background.look_up(row.pk)
     assert again(row).state == "uncertain"
 
 
@@ -273,7 +273,7 @@ def test_a_licence_that_lapses_holds_up_nobody_at_its_provider(monkeypatch: pyte
         effects.perform_later(Charge, payload=PAYLOAD, key="other")
 
     monkeypatch.setattr(Noted, "then", staticmethod(then))
-    assert runner.run(row.pk).state == "rejected"
+    assert background.run(row.pk).state == "rejected"
     assert again(row).hook_error == ""
     ((decision,),) = started
     assert decision.permit is not None

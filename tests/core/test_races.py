@@ -17,10 +17,10 @@ from django.db import IntegrityError, connection, models, transaction
 
 import effects
 from effects import transitions
+from effects.background import look_up, run
 from effects.exceptions import FencedError, NotEntitledError, PayloadConflictError
 from effects.models import Approval, Attempt, Execution, Receipt
 from effects.models.base import new_id
-from effects.runner import look_up, run
 from effects.testing import provider_says, time_passes
 from effects.transitions import PermitDecision
 from effects.types import monotonic

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects import operators, runner, transitions
+from effects import background, operators, transitions
 from effects.models import Execution, Receipt
 from effects.reconcilers import look_up_due
 from effects.snapshots import ExecutionSnapshot
@@ -121,7 +121,7 @@ def test_what_is_not_due_is_not_asked_about(settings: Any) -> None:
     row = in_doubt()
     asked_about = refuse(settings)
     transitions.claim(row.pk)
-    runner.look_up(row.pk)
+    background.look_up(row.pk)
     assert asked_about == []
     assert transitions.postpone_look_up(row.pk).epoch == 2
     row.refresh_from_db()
@@ -134,7 +134,7 @@ def test_it_costs_one_query_and_none_where_it_is_off(settings: Any) -> None:
 
     def cost() -> int:
         with provider_says(Order, look_up=effects.Unreachable("away")), counted() as asked:
-            runner.look_up(row.pk)
+            background.look_up(row.pk)
         time_passes(timedelta(hours=1))
         return asked.queries
 
@@ -149,8 +149,8 @@ def test_refusals_are_no_words_of_the_precondition(settings: Any, monkeypatch: p
     row = in_doubt(Conditional)
     monkeypatch.setattr(Conditional, "precondition", lambda self, context: effects.Later(timedelta(minutes=1)))
     refuse(settings)
-    runner.look_up(row.pk)
+    background.look_up(row.pk)
     settings.EFFECTS = {}
     for state in ("uncertain", "needs_intervention"):
         time_passes(REFUSED_DELAY)
-        assert runner.look_up(row.pk).state == state
+        assert background.look_up(row.pk).state == state

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects import exceptions, runner
+from effects import background, exceptions
 from effects.models import Approval, Attempt, Execution, Receipt, Resolution
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, Plain, Ruled
@@ -153,7 +153,7 @@ def test_proof_that_arrives_after_the_order_keeps_it_from_being_sent() -> None:
     effects.observe(row.pk, reference="ch_1", evidence={"webhook": 1})
     with provider_says(Plain, DONE) as said:
         run_due()
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
     assert again(row).state == "needs_intervention"
 
@@ -168,7 +168,7 @@ def test_a_resolution_takes_the_order_back(decision: str) -> None:
     effects.resolve(row.pk, decision=decision, revision=row.revision, by="zoe", reason="the bank says so")
     with provider_says(Plain, DONE) as said:
         run_due()
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
     assert Approval.objects.get().state == "lapsed"
 
@@ -203,7 +203,7 @@ def test_an_order_that_was_not_carried_out_in_time_lapses() -> None:
     time_passes(timedelta(hours=2))
     with provider_says(Plain, DONE) as said:
         run_due()
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
     assert Approval.objects.get().state == "lapsed"
 
@@ -310,7 +310,7 @@ def test_a_permit_without_an_order_is_none() -> None:
     row = stuck()
     Execution.objects.update(due_at=row.created_at)
     with provider_says(Plain, DONE) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
     assert said.sends == []
     assert again(row).due_at is None
 

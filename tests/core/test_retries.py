@@ -11,8 +11,8 @@ import pytest
 
 import effects
 from effects import failures, types
+from effects.background import run
 from effects.models import Attempt, Execution
-from effects.runner import run
 from effects.signals import execution_changed
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (

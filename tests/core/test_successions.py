@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 import effects
-from effects import _current, exceptions, operations, runner, transitions
+from effects import _current, background, exceptions, operations, transitions
 from effects.models import Approval, Execution, Receipt, Request, RequestExecution
 from effects.operations import ProtectedOperation, StoredAnswer
 from effects.testing import provider_says, run_due
@@ -158,7 +158,7 @@ def test_proof_that_the_old_one_happened_stops_its_successor() -> None:
     assert again(first).state == "needs_intervention"
     with provider_says(Approved, DONE) as said:
         run_due()
-        runner.run(successor.pk)
+        background.run(successor.pk)
     assert said.sends == []
     assert (again(successor).state, again(successor).reason) == ("rejected", "precondition")
 

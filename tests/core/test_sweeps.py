@@ -88,7 +88,7 @@ def test_one_row_that_always_raises_stops_no_other_and_comes_again(
             raise ZeroDivisionError("bug")
         return Execution.objects.get(pk=execution_id)
 
-    monkeypatch.setattr("effects.runner.run", handle)
+    monkeypatch.setattr("effects.background.run", handle)
     counts = reconcilers.run_due.run_once(publish=handle if publish else None)
     assert keys(handled) == ["k0", "k1", "k2"]
     assert counts["errors"] == 1

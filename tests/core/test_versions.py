@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.urls import reverse
 
 import effects
-from effects import exceptions, operators, runner, transitions
+from effects import background, exceptions, operators, transitions
 from effects.effect import get_effect
 from effects.models import Execution, Receipt, Request
 from effects.operations import StoredAnswer
@@ -386,7 +386,7 @@ def test_a_deploy_changes_no_unsettled_rows_terms(deploy: Any, declared: dict[st
     with pytest.raises(exceptions.PolicyChangedError):
         effects.perform(Order, payload=PAYLOAD, key="k1", requested_by="ann")
     with provider_says(Order, effects.Applied()):
-        runner.run(row.pk)
+        background.run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.contract) == ("completed", frozen)
     assert get_effect(Order) is get_effect("bank.order")

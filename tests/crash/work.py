@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client, override_settings
 
 import effects
-from effects import operators, runner, transitions
+from effects import background, operators, transitions
 from effects._locks import now
 from effects.notices import Notice
 from effects.reconcilers import SWEEPS
@@ -62,7 +62,7 @@ def perform(provider: str, asks: bool, order: str, trouble: str) -> Any:
 @_work
 def run(ref: str) -> Any:
     """A worker that got a hint."""
-    return str(runner.run(UUID(ref)).state)
+    return str(background.run(UUID(ref)).state)
 
 
 @_work

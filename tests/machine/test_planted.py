@@ -13,7 +13,7 @@ import hypothesis.errors
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from effects import failures, runner, transitions
+from effects import _sending, failures, transitions
 from effects.failures import FailureClass
 from effects.models import Attempt, Execution
 from effects.states import AttemptOutcome, ExecutionReason
@@ -58,7 +58,7 @@ def take_a_timeout_for_a_failure(patch: pytest.MonkeyPatch) -> None:
         return classify(error)
 
     patch.setattr(failures, "classify", hopeful)
-    patch.setattr(runner, "classify", hopeful)
+    patch.setattr(_sending, "classify", hopeful)
 
 
 def clear_the_doubt_on_a_refusal(patch: pytest.MonkeyPatch) -> None:

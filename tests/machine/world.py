@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import effects
-from effects import canonical, failures, operators, reconcilers, replay, runner, transitions
+from effects import background, canonical, consequences, failures, operators, reconcilers, replay, transitions
 from effects._current import RequestHandle, in_request
 from effects._locks import now
 from effects.effect import Effect, get_effect
@@ -149,7 +149,7 @@ class World:
             )
         except FencedError:
             result = transitions.late_outcome(sender.execution, attempt=attempt, report=told)
-        runner.after_change(result)
+        consequences.after_change(result)
 
     # -- looking up ----------------------------------------------------------------------------------------------
 
@@ -169,7 +169,9 @@ class World:
     def tell(self, looker: Looker) -> None:
         """Let a look-up write its verdict, however late."""
         self.lookers.remove(looker)
-        runner.after_change(transitions.apply_verdict(looker.execution, epoch=looker.epoch, verdict=looker.verdict))
+        consequences.after_change(
+            transitions.apply_verdict(looker.execution, epoch=looker.epoch, verdict=looker.verdict)
+        )
 
     # -- workers -------------------------------------------------------------------------------------------------
 
@@ -187,7 +189,7 @@ class World:
         """Let a worker act on a message, late and once more as it may be."""
         if not again:
             self.hints.remove(hint)
-        work: Callable[[UUID], Any] = runner.run if hint[0] == reconcilers.run_due.NAME else runner.look_up
+        work: Callable[[UUID], Any] = background.run if hint[0] == reconcilers.run_due.NAME else background.look_up
         with self.refusals():
             work(UUID(hint[1]))
 

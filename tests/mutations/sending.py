@@ -99,7 +99,7 @@ MUTATIONS = (
         "a deadline that passed is sent all the same",
         "§2 permit",
         "tests/scenarios/test_runtime.py::test_a_slow_journal_eats_into_the_permit",
-        (Edit("effects/runner.py", "    if permit.remaining() <= timedelta(0):", "    if False:"),),
+        (Edit("effects/_sending.py", "    if permit.remaining() <= timedelta(0):", "    if False:"),),
     ),
     Mutation(
         "the epoch is not compared",
@@ -366,8 +366,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/calls.py",
-                "    block.outcome = runner.record_report(granted, read_answer(block.answer)).outcome",
-                "    block.outcome = runner.record_report(granted, transitions.NotSentInTime()).outcome",
+                "    block.outcome = _sending.record_report(granted, read_answer(block.answer)).outcome",
+                "    block.outcome = _sending.record_report(granted, transitions.NotSentInTime()).outcome",
             ),
         ),
     ),

@@ -80,7 +80,7 @@ MUTATIONS = (
         "tests/http/test_refusals.py::test_perform_says_that_it_may_have_been_sent",
         (
             Edit(
-                "effects/runner.py",
+                "effects/_sending.py",
                 "        raise OutcomeUnrecordedError(\n",
                 "        raise JournalUnavailableError(\n",
             ),

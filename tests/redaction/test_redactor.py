@@ -10,7 +10,7 @@ import pytest
 from django.core import checks
 
 import effects
-from effects import canonical, exceptions, runner
+from effects import background, canonical, exceptions
 from effects._logs import get_logger
 from effects.intents import digest_of_summary
 from effects.models import Execution, Receipt
@@ -157,10 +157,10 @@ def test_what_a_worker_is_told_is_redacted_too(redactor: Any, monkeypatch: pytes
 
     monkeypatch.setattr(Plain, "describe", describe)
     with pytest.raises(LookupError, match=CANARY):
-        runner.run(row.pk)
+        background.run(row.pk)
     redactor()
     with pytest.raises(exceptions.TroubleError, match=r"raised LookupError: no \*\*\*") as raised:
-        runner.run(row.pk)
+        background.run(row.pk)
     assert raised.value.__context__ is None
     row.refresh_from_db()
     assert (row.trouble_count, row.trouble) == (2, "LookupError: no ***")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects import canonical, exceptions, operators, runner
+from effects import _sending, canonical, exceptions, operators
 from effects.models import Execution, Receipt
 from effects.testing import assert_performed, provider_says, run_due, time_passes
 from tests.core.people import person
@@ -254,14 +254,14 @@ def test_a_precondition_that_does_not_let_it_pass_ends_it(ready: Any) -> None:
 def test_a_call_that_died_before_its_refusal_was_written_leaves_nothing_to_send() -> None:
     """A worker that finds the row pending ends it; it does not send a mask."""
     Wire.ready = staticmethod(lambda context: effects.Refuse("blocked"))
-    real, runner.refuse_without_secret = (
-        runner.refuse_without_secret,
+    real, _sending.refuse_without_secret = (
+        _sending.refuse_without_secret,
         lambda *_: effects.get(Execution.objects.get().pk),
     )
     try:
         assert isinstance(wired(), effects.Pending)
     finally:
-        runner.refuse_without_secret = real
+        _sending.refuse_without_secret = real
     Wire.ready = staticmethod(lambda context: effects.Proceed())
     with provider_says(Wire) as said:
         run_due()

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 import effects
-from effects import exceptions, runner
+from effects import background, exceptions
 from effects.models import Approval, Attempt, Execution
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
@@ -48,7 +48,7 @@ def test_before_the_spend_a_refusal_costs_nothing(ann: User, bob: User) -> None:
     approve(row, bob)
     time_passes(DAY)
     with provider_says(Approved, DONE) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
     approval = Approval.objects.get()
     assert (approval.state, approval.spent_at) == ("lapsed", None)
     assert (said.sends, Attempt.objects.count(), again(row).state) == ([], 0, "rejected")
@@ -72,7 +72,7 @@ def test_spent_and_recorded_before_the_provider_is_called() -> None:
         return DONE
 
     with provider_says(Approved, look_from_outside):
-        runner.run(row.pk)
+        background.run(row.pk)
     assert seen == [("executing", "open", "spent")]
 
 
@@ -83,7 +83,7 @@ def test_two_executes_of_one_approval() -> None:
     row = asked(Approved, by=ann)
     approve(row, bob)
     with provider_says(Approved, DONE) as said:
-        results = together(lambda: runner.run(row.pk), lambda: runner.run(row.pk))
+        results = together(lambda: background.run(row.pk), lambda: background.run(row.pk))
     assert not [result for result in results if isinstance(result, Exception)], results
     assert (len(said.sends), Attempt.objects.count(), Approval.objects.get().state) == (1, 1, "spent")
 
@@ -99,9 +99,9 @@ def test_after_the_spend_an_error_is_a_record_and_no_invitation(
     row = asked(Approved, by=ann)
     approve(row, bob)
     with provider_says(Approved, error) as said:
-        assert runner.run(row.pk).state == state
+        assert background.run(row.pk).state == state
         for _ in range(3):
-            runner.run(row.pk)
+            background.run(row.pk)
             effects.perform(Approved, payload=PAYLOAD, key="k1", requested_by=ann)
     assert len(said.sends) == 1
     assert Approval.objects.get().state == "spent"
@@ -113,7 +113,7 @@ def test_a_crash_after_the_spend_stays_what_it_is(ann: User, bob: User, ledger: 
     row = asked(Approved, by=ann)
     approve(row, bob)
     with interrupt_at("send.replied"), pytest.raises(Interrupted):
-        runner.run(row.pk)
+        background.run(row.pk)
     assert (again(row).state, Approval.objects.get().state) == ("executing", "spent")
     time_passes(AFTER_LEASE)
     run_due()
@@ -125,7 +125,7 @@ def test_a_crash_before_the_permit_is_committed_spends_nothing(ann: User, bob: U
     row = asked(Approved, by=ann)
     approve(row, bob)
     with interrupt_at("sending_an_effect.before_commit"), pytest.raises(Interrupted):
-        runner.run(row.pk)
+        background.run(row.pk)
     assert (Approval.objects.get().state, Attempt.objects.count(), ledger.asked) == ("granted", 0, [])
     run_due()
     assert (again(row).state, len(ledger.asked)) == ("completed", 1)
@@ -178,7 +178,7 @@ def test_expiry_and_window_are_one_reading_of_one_clock(ann: User, bob: User) ->
     use_by = Approval.objects.get().use_by
     Approval.objects.update(not_before=use_by - 3 * DAY, use_by=use_by - DAY)
     with provider_says(Approved, DONE) as said:
-        runner.run(row.pk)
+        background.run(row.pk)
     assert (said.sends, Approval.objects.get().state, Approval.objects.get().spent_at) == ([], "lapsed", None)
 
 

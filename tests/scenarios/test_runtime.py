@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import effects
-from effects import exceptions, runner, transitions
+from effects import _sending, background, exceptions, transitions
+from effects.effect import get_effect
 from effects.models import Approval, Attempt, Execution
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
@@ -129,7 +130,7 @@ def test_a_refusal_after_doubt_proves_nothing(ledger: Ledger) -> None:
     outcome = effects.perform(Deduplicated, payload=PAYLOAD, key="order-17")
     ledger.refuses = effects.Declined("already processed")
     time_passes(timedelta(seconds=1))
-    runner.look_up(Execution.objects.get().pk)
+    background.look_up(Execution.objects.get().pk)
     row = effects.get(outcome.ref)
     assert (len(ledger.asked), row.state, row.reason, row.may_have_applied) == (2, "uncertain", "older_doubt", True)
 
@@ -307,7 +308,7 @@ def test_a_slow_journal_eats_into_the_permit() -> None:
             ref=str(row.pk), operation=row.operation, payload=PAYLOAD, tenant="", key=row.key,
             provider_key=row.provider_key, requested_by=None, on_behalf_of=None, attempt=1, reference="", about=None,
         )  # fmt: skip
-        effect = runner.get_effect(row.operation)
-        after = runner.send(runner.License.of(effect, decision.execution, decision.permit, context, None))
+        effect = get_effect(row.operation)
+        after = _sending.send(_sending.License.of(effect, decision.execution, decision.permit, context, None))
     assert (after.state, after.may_have_applied, said.sends) == ("pending", False, [])
     assert Attempt.objects.get().outcome == "not_sent"

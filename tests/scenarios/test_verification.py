@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 import effects
-from effects import runner, transitions
+from effects import background, transitions
 from effects.models import Attempt, Execution
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
@@ -160,7 +160,7 @@ def test_nobody_looks_while_it_is_sent() -> None:
         with interrupt_at("send.before_call"), pytest.raises(Interrupted):
             effects.perform(Charge, payload=PAYLOAD, key="k1")
         row = Execution.objects.get()
-        runner.look_up(row.pk, now=True)
+        background.look_up(row.pk, now=True)
         run_due()
         assert (said.look_ups, Execution.objects.get().state) == ([], "executing")
         time_passes(AFTER_LEASE)

@@ -7,7 +7,7 @@ from django.urls import path
 from django.utils import timezone
 
 import effects
-from effects import runner
+from effects import background
 from effects.contrib.stripe import CreatePaymentIntent, PaymentIntentPayload, stripe_events
 from effects.models import Execution
 from effects.testing import provider_says
@@ -59,7 +59,7 @@ def applied(reference: str = "re_1") -> effects.Applied:
 def postponed(row: Execution) -> Execution:
     """Look it up in vain: it is not due for some minutes."""
     with provider_says(row.operation, look_up=effects.Absent()):
-        runner.look_up(row.pk)
+        background.look_up(row.pk)
     row = again(row)
     assert row.state == "uncertain"
     assert row.due_at - timezone.now() > timedelta(minutes=4)

@@ -1,0 +1,195 @@
+"""Commit, call, commit: sending what is licensed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import Error
+
+from effects import transitions
+from effects._current import RequestHandle, without_request
+from effects._faults import reach
+from effects._logs import get_logger
+from effects._writes import write_before_send, write_until_done
+from effects.canonical import clean_error
+from effects.consequences import after_change
+from effects.effect import Effect
+from effects.exceptions import FencedError, JournalUnavailableError, OutcomeUnrecordedError
+from effects.failures import classify, is_interrupt, read_answer
+from effects.intents import summary_as_json
+from effects.models import Execution
+from effects.models.base import new_id
+from effects.signals import announce
+from effects.snapshots import ExecutionSnapshot, context_of, snapshot
+from effects.states import ExecutionState
+from effects.transitions import NotSentInTime, Report
+from effects.types import Context, Later, Permit, Precondition, Refuse, monotonic
+
+__all__ = ["License", "ask_precondition", "license_row", "record_report", "refuse_without_secret", "send", "send_row"]
+
+log = get_logger("effects.sending")
+
+
+@dataclass(frozen=True)
+class License:
+    """A committed permit with what the call needs: the effect, the execution as the permit left it, what it is told."""
+
+    effect: Effect[Any]
+    execution: ExecutionSnapshot
+    permit: Permit
+    context: Context[Any]
+    #: Recorded in the permit's own commit, so that no request but the caller's can hold it unless one met it since,
+    #: which leaves a receipt.
+    recorded_now: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        effect: Effect[Any],
+        execution: ExecutionSnapshot,
+        permit: Permit,
+        context: Context[Any],
+        token: Any,
+        *,
+        recorded_now: bool = False,
+    ) -> License:
+        """Return the license of a permit, its context completed by execution, attempt and the precondition's token."""
+        told = replace(context, ref=str(execution.id), attempt=permit.number, token=token)
+        return cls(effect, execution, permit, told, recorded_now)
+
+
+def send_row(row: Execution) -> ExecutionSnapshot:
+    """Ask the precondition, get a permit, send: in the background, where nobody waits for it."""
+    found = license_row(row, background=True)
+    return send(found) if isinstance(found, License) else found
+
+
+def license_row(
+    row: Execution, handle: RequestHandle | None = None, *, background: bool = False
+) -> License | ExecutionSnapshot:
+    """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
+    if row.contract.get("secrets"):
+        return refuse_without_secret(row.pk) if row.state == ExecutionState.PENDING else snapshot(row)
+    # before the effect's own methods are asked: they may refuse, and other code's rows are not theirs to end
+    effect = transitions.effect_of(row)
+    payload = effect.load(row.payload, row.payload_version)
+    context = context_of(row, payload)
+    ready = ask_precondition(effect, context)
+    if isinstance(ready, Refuse):
+        execution = transitions.refuse(row.pk, ready.reason)
+        after_change(execution)
+        return execution
+    if isinstance(ready, Later):
+        return transitions.postpone_send(row.pk, ready.after, ready.reason)
+    summary = summary_as_json(effect.describe(context))
+    attempt, started = new_id(), monotonic()
+    decision = write_before_send(
+        lambda: transitions.permit(
+            row.pk, attempt=attempt, started=started, summary=summary, handle=handle, background=background
+        )
+    )
+    if decision.permit is None:
+        after_change(decision.execution)
+        return decision.execution
+    announce(decision.execution)
+    return License.of(effect, decision.execution, decision.permit, context, ready.token)
+
+
+def refuse_without_secret(execution_id: UUID, reason: str = "") -> ExecutionSnapshot:
+    """End a pending execution whose payload held a secret: the call that had it did not send it, and nobody else can.
+
+    Args:
+        execution_id: which.
+        reason: of the precondition, where that stood before the send.
+    """
+    why = "it cannot wait: its payload held a secret, and only the call that brought it could send it"
+    execution = transitions.refuse(execution_id, f"{reason}; {why}" if reason else why)
+    after_change(execution)
+    return execution
+
+
+def ask_precondition(effect: Effect[Any], context: Context[Any]) -> Precondition:
+    """Ask whether it may be sent now; a precondition that raises is a refusal, said so."""
+    try:
+        with without_request():
+            answer: Any = effect.precondition(context)
+    except Exception as error:  # the project's code: nothing was sent, and nothing may hang on it for ever
+        if is_interrupt(error):
+            raise  # the process's time is up, which is no answer
+        log.exception("The precondition of %s %s raised; it is refused.", effect.operation, context.ref)
+        return Refuse(f"the precondition raised {clean_error(error)}")
+    if isinstance(answer, Precondition) and not (isinstance(answer, Later) and not isinstance(answer.after, timedelta)):
+        return answer
+    return Refuse(f"the precondition returned {answer!r:.200}, not Proceed, Refuse or Later(timedelta)")
+
+
+def send(granted: License) -> ExecutionSnapshot:
+    """Make the one call that a permit licenses, and record what is known of it, whatever happens.
+
+    Raises:
+        OutcomeUnrecordedError: it may have happened, and the journal takes no outcome.
+    """
+    reach("send.before_call")
+    report, interrupt = _call(granted.effect, granted.context, granted.permit)
+    reach("send.replied")
+    try:
+        result = record_report(granted, report)
+    except OutcomeUnrecordedError as error:
+        if interrupt is not None:
+            raise interrupt from error
+        raise
+    if interrupt is not None:
+        raise interrupt
+    return result
+
+
+def record_report(granted: License, report: Report) -> ExecutionSnapshot:
+    """*Commits.* Record what became of a licensed call, for as long as it takes, and tell observers and requests.
+
+    Under a lease that was taken over the news is kept as evidence.
+
+    Raises:
+        OutcomeUnrecordedError: the journal takes no outcome.
+    """
+    execution, permit = granted.execution, granted.permit
+    try:
+        result = _record(execution, permit, report)
+    except (JournalUnavailableError, Error) as error:
+        raise OutcomeUnrecordedError(
+            f"{execution.operation} {execution.id} was sent, and what became of it could not be recorded: {error}"
+        ) from error
+    if granted.recorded_now and result.receipt_count == execution.receipt_count + 1 and result.hook_due_at is None:
+        announce(result)
+    else:
+        after_change(result)
+    return result
+
+
+def _record(execution: ExecutionSnapshot, permit: Permit, report: Report) -> ExecutionSnapshot:
+    """Record what became of a send, or keep its news where the lease was taken over."""
+    try:
+        return write_until_done(
+            lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
+        )
+    except FencedError:
+        log.warning("The lease of %s %s was taken over; its news is kept.", execution.operation, execution.id)
+        return write_until_done(lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report))
+
+
+def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[Report, BaseException | None]:
+    """Call `send`; return what it reported and the interrupt that must go on afterwards."""
+    if permit.remaining() <= timedelta(0):
+        return NotSentInTime(), None
+    call = effect.compensate if context.compensates else effect.send
+    try:
+        # the effect's own code is not the handler that performs it
+        with without_request():
+            answer: Any = call(context, permit)
+    except BaseException as error:  # noqa: BLE001 - an interrupt too: what was sent is in doubt, then it goes on
+        failure = classify(error)
+        log.info("%s %s: %s (%s)", effect.operation, context.ref, failure.reason, failure.code)
+        return failure, error if is_interrupt(error) else None
+    return read_answer(answer), None
