@@ -150,12 +150,17 @@ class TestOneKey:
     def test_control_without_the_unique_binding_both_send(self, without_constraints):
         """Without the constraint each sees its own row alone, until both have committed and sent."""
         without_constraints(Execution, "effects_execution_one_per_key", "effects_execution_provider_key")
-        inserted = threading.Barrier(2)
+        # after the insert, and again after each has looked who holds the key: whoever looks later sees both rows
+        steps = {
+            'INSERT INTO "effects_execution"': threading.Barrier(2),
+            "WITH locked AS MATERIALIZED (SELECT * FROM effects_execution WHERE binding": threading.Barrier(2),
+        }
 
         def meet(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
             result = execute(sql, params, many, context)
-            if sql.startswith('INSERT INTO "effects_execution"'):
-                inserted.wait(PATIENCE)
+            for step, both in steps.items():
+                if sql.startswith(step):
+                    both.wait(PATIENCE)
             return result
 
         def perform() -> effects.Outcome:
