@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from itertools import count
 from typing import Any
 
 __all__ = [
@@ -41,6 +42,9 @@ _LONGEST_REFERENCE = 255
 _REDACTED_WHOLE = 65_536
 _MAX_DEPTH = 16
 _MAX_INTEGER = 2**53 - 1
+_LONGEST_IN_JSON = 2000
+# Writing an integer in decimal takes the square of its length, so that a longer one is only described.
+_MOST_BITS = 4096
 
 
 Redactor = Callable[[str, str], str]
@@ -59,7 +63,7 @@ def clean_reference(reference: object) -> str:
 
     One numeric id in ten passes for a card number, and a masked id finds nothing at the provider. None is no id.
     """
-    return "" if reference is None else _clean(reference, _LONGEST_REFERENCE, "reference")
+    return "" if reference is None else _clean(reference, _LONGEST_REFERENCE, "reference")[0]
 
 
 def clean_text(text: object, limit: int = 2000) -> str:
@@ -76,25 +80,35 @@ def clean_text(text: object, limit: int = 2000) -> str:
         At most `limit` characters, the last one `…` if something was cut. Never raises an `Exception`, even
         where `__str__` does.
     """
-    cleaned = _clean(text, max(limit, 1) + _LOOK_AHEAD, "text")
+    cleaned, whole = _clean(text, max(limit, 1) + _LOOK_AHEAD, "text")
     masked = cleaned if _IDENTIFIER.fullmatch(cleaned) else _DIGIT_RUN.sub(_mask_run, cleaned)
-    return _cut(masked, max(limit, 1))
+    return _cut(masked if whole else masked + ELLIPSIS, max(limit, 1))
 
 
-def _clean(text: object, limit: int, place: str) -> str:
-    """Return anything as at most `limit` characters of text, redacted, without NUL and lone surrogates."""
-    wanted, limit = limit, max(limit, _REDACTED_WHOLE) if _redactors else limit
-    try:
-        if isinstance(text, (bytes, bytearray)):
-            raw = bytes(text[: limit * 4]).decode("utf-8", "replace")
-        else:
-            raw = str.__str__(str(text))
-    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
-        raw = f"<unprintable {type(text).__name__}>"
-    storable = SURROGATE.sub("\ufffd", raw.replace("\x00", "")[:limit])
+def _clean(text: object, limit: int, place: str) -> tuple[str, bool]:
+    """Return anything as at most `limit` characters of text, redacted, without NUL and lone surrogates.
+
+    Returns:
+        The text, and whether all of it was looked at: redacting may leave little of what was.
+    """
+    window = max(limit, _REDACTED_WHOLE) if _redactors else limit
+    raw = _printed(text, window)
+    # NULs are taken out of a part alone, so that what a text costs has a bound, whatever its length
+    seen = raw[: 4 * window].replace("\x00", "")
+    storable = SURROGATE.sub("\ufffd", seen[:window])
     for redact in _redactors:
         storable = redact(storable, place)
-    return storable[:wanted]
+    return storable[:limit], len(raw) <= 4 * window and len(seen) <= window
+
+
+def _printed(text: object, longest: int) -> str:
+    """Return anything as text; of bytes no more than gives `longest` characters. Never raises an `Exception`."""
+    try:
+        if isinstance(text, (bytes, bytearray)):
+            return bytes(text[: longest * 4 + 1]).decode("utf-8", "replace")
+        return str.__str__(str(text))
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
+        return f"<unprintable {type(text).__name__}>"
 
 
 def _cut(text: str, limit: int) -> str:
@@ -117,12 +131,13 @@ def clean_json(value: object, limit: int = 16_384) -> Any:
     """Make any value storable in a jsonb column as evidence.
 
     jsonb refuses NUL and lone surrogates and keeps no float as it was written, so floats, NaN and integers
-    beyond 2**53 - 1 become strings; keys become text; all text goes through `clean_text`; nesting below 16
-    and whatever exceeds the limit is replaced by `…`.
+    beyond 2**53 - 1 become strings; keys become text, numbered where two would be the same; all text goes through
+    `clean_text`. Nesting below 16 is replaced by `…`; where the limit cuts a list or an object, its last
+    member says how many are missing, `… 17 more`. What it costs grows with the value up to the limit, and no further.
 
     Args:
         value: Anything.
-        limit: Bound on the size of the result, in characters of text plus one for each value.
+        limit: Bound on the size of the result, in characters of text plus one for each value. A text is cut at 2000.
 
     Returns:
         str, int, bool, None, list and dict only. Never raises an `Exception`.
@@ -140,7 +155,7 @@ def _mask_run(match: re.Match[str]) -> str:
     groups = [group.span() for group in _GROUP.finditer(run)]
     characters = list(run)
     for first, (start, _) in enumerate(groups):
-        for _, end in groups[first:]:
+        for _, end in groups[first : first + _LONGEST_CARD]:
             digits = [position for position in range(start, end) if run[position] != " " and run[position] != "-"]
             if len(digits) > _LONGEST_CARD:
                 break
@@ -156,7 +171,7 @@ def _passes_luhn(digits: list[int]) -> bool:
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-def _members(value: object) -> Iterable[tuple[object, object]] | None:
+def _members(value: object) -> Collection[tuple[object, object]] | None:
     if isinstance(value, Mapping):
         return value.items()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -165,10 +180,16 @@ def _members(value: object) -> Iterable[tuple[object, object]] | None:
 
 
 class _Evidence:
-    """One walk over foreign data with a budget of characters."""
+    """One walk over foreign data with a budget of characters: of those written, and of those read for them."""
 
     def __init__(self, limit: int) -> None:
         self.left = max(limit, 1)
+        # texts of which the redactor leaves little would otherwise be read for ever
+        self.unread = _REDACTED_WHOLE * max(self.left // _LONGEST_IN_JSON, 1)
+
+    @property
+    def spent(self) -> bool:
+        return self.left <= 0 or self.unread <= 0
 
     def clean(self, value: object, depth: int) -> Any:
         self.left -= 1
@@ -183,8 +204,7 @@ class _Evidence:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
-            text = clean_text(int(value), 40)
-            return int(value) if abs(value) <= _MAX_INTEGER and "*" not in text else text
+            return self._integer(int(value))
         members = _members(value)
         if members is not None:
             return self._object(members, depth)
@@ -192,31 +212,59 @@ class _Evidence:
             return self._array(value, depth)
         return self._text(value)
 
+    def _integer(self, value: int) -> Any:
+        if value.bit_length() > _MOST_BITS:
+            return self._text(f"<an integer of {value.bit_length()} bits>")
+        text = self._text(value)
+        return value if abs(value) <= _MAX_INTEGER and text == str(value) else text
+
     def _text(self, value: object) -> str:
-        text = clean_text(value, max(min(2000, self.left), 1))
+        printed = _printed(value, _REDACTED_WHOLE)
+        text = clean_text(printed, max(min(_LONGEST_IN_JSON, self.left), 1))
+        self.unread -= min(len(printed), _REDACTED_WHOLE)
         self.left -= len(text)
         return text
 
-    def _array(self, items: Iterable[object], depth: int) -> Any:
+    def _array(self, items: Collection[object], depth: int) -> Any:
         if depth >= _MAX_DEPTH:
             return ELLIPSIS
         result: list[Any] = []
         for item in items:
-            if self.left <= 0:
-                return [*result, ELLIPSIS]
+            if self.spent:
+                return [*result, _missing(items, len(result))]
             result.append(self.clean(item, depth + 1))
         return result
 
-    def _object(self, members: Iterable[tuple[object, object]], depth: int) -> Any:
+    def _object(self, members: Collection[tuple[object, object]], depth: int) -> Any:
         if depth >= _MAX_DEPTH:
             return ELLIPSIS
         result: dict[str, Any] = {}
+        alike: dict[str, int] = {}
         for key, item in members:
-            if self.left <= 0:
-                result[ELLIPSIS] = ELLIPSIS
+            if self.spent:
+                result[_free(ELLIPSIS, result, alike)] = _missing(members, len(result))
                 break
             name = self._text(key)
-            while name in result:
-                name += "'"
-            result[name] = self.clean(item, depth + 1)
+            free = _free(name, result, alike)
+            self.left -= len(free) - len(name)
+            result[free] = self.clean(item, depth + 1)
         return result
+
+
+def _free(name: str, taken: Mapping[str, object], alike: dict[str, int]) -> str:
+    """Return a name that is not taken, `name (2)`; `alike` keeps where the search for each goes on."""
+    if name not in taken:
+        return name
+    for number in count(alike.get(name, 2)):
+        numbered = f"{name} ({number})"
+        if numbered not in taken:
+            alike[name] = number + 1
+            return numbered
+    raise AssertionError("count() ends nowhere")
+
+
+def _missing(members: Collection[object], kept: int) -> str:
+    try:
+        return f"{ELLIPSIS} {len(members) - kept} more"
+    except Exception:  # noqa: BLE001 - foreign collections may raise anything
+        return ELLIPSIS

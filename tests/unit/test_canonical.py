@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
+from types import FrameType
 from typing import Any, Literal, NewType
 from uuid import UUID
 
@@ -17,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effects import cleaning
 from effects.canonical import clean_json, clean_text, digest, dump, hydrate, load
 from effects.exceptions import PayloadError
 
@@ -297,6 +301,96 @@ class HostileMapping(Mapping[str, int]):
         return 1
 
 
+def nested(depth: int) -> Any:
+    """Return lists in lists, built without recursion."""
+    value: Any = 0
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
+#: What a provider may answer, in any size; each name says what is many.
+COSTLY: dict[str, Callable[[int], Any]] = {
+    "names of NULs": lambda n: {"\0" * i: i for i in range(n)},
+    "names with the same first 2000 characters": lambda n: {"x" * 2000 + str(i): None for i in range(n // 20)},
+    "names of other types with one text": lambda n: {Named(): i for i in range(n)},
+    "names called as others would be numbered": lambda n: (
+        {"a": 0} | {f"a ({i})": i for i in range(2, n)} | {"a" + "\0" * i: i for i in range(1, n)}
+    ),
+    "names under names": lambda n: [{"\0": {"\0" * i: i for i in range(20)}} for _ in range(n // 20)],
+    "values": lambda n: [None] * n,
+    "sets of numbers": lambda n: set(range(n)),
+    "objects in a list": lambda n: [{"id": str(i), "of": {}} for i in range(n)],
+    "digits": lambda n: ["1 " * n],
+    "digits of an integer": lambda n: [10**n] * 20,
+    "characters": lambda n: ["x\0" * n * 100] * 20,
+    "bytes": lambda n: b"\xff" * n * 100,
+    "levels": nested,
+}
+
+
+class Named:
+    """Each is another name, and all are written alike."""
+
+    def __str__(self) -> str:
+        return "name"
+
+
+class TestWhatCleaningCosts:
+    """Counted in lines that run, characters that the redactor reads and characters that are written."""
+
+    @staticmethod
+    def work(value: Any, limit: int) -> int:
+        done = 0
+
+        def redact(text: str, place: str) -> str:
+            nonlocal done
+            done += len(text)
+            return text
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal done
+            done += event == "line"
+            return line if frame.f_code.co_filename == cleaning.__file__ else None
+
+        redactors, tracer = list(cleaning._redactors), sys.gettrace()
+        cleaning.use_redactor(redact)
+        sys.settrace(line)
+        try:
+            cleaned = clean_json(value, limit)
+        finally:
+            sys.settrace(tracer)
+            cleaning._redactors[:] = redactors
+        return done + len(json.dumps(cleaned, ensure_ascii=False))
+
+    @pytest.mark.parametrize("shape", COSTLY)
+    def test_grows_with_the_size_of_what_was_said(self, shape: str) -> None:
+        """Twice as much costs twice as much, whatever there is so much of; nothing is squared."""
+        once, twice = (self.work(COSTLY[shape](size), 10**7) for size in (600, 1200))
+        assert twice <= 2.5 * once
+
+    @pytest.mark.parametrize("shape", COSTLY)
+    def test_ends_at_the_limit(self, shape: str) -> None:
+        """Once the limit is reached, more of it costs nothing more."""
+        limit = 400
+        once, ten_times = (self.work(COSTLY[shape](size), limit) for size in (600, 6000))
+        assert ten_times <= 1.5 * once + limit
+
+    @pytest.mark.parametrize("shape", [*COSTLY, "texts that the redactor empties"])
+    def test_ends_within_a_second(self, shape: str) -> None:
+        """A megabyte of the worst; a wide bound, for a busy machine."""
+        value = COSTLY[shape](5000) if shape in COSTLY else ["x" * 60_000] * 20_000
+        redactors = list(cleaning._redactors)
+        cleaning.use_redactor((lambda text, place: text) if shape in COSTLY else lambda text, place: "")
+        began = time.process_time()
+        try:
+            cleaned = clean_json(value)
+        finally:
+            cleaning._redactors[:] = redactors
+        assert time.process_time() - began < 1
+        assert len(json.dumps(cleaned, ensure_ascii=False)) < 150_000
+
+
 class TestCleaning:
     @pytest.mark.parametrize(
         ("text", "cleaned"),
@@ -347,12 +441,12 @@ class TestCleaning:
         }
         assert clean_json(value) == {
             "1": "1.5",
-            "1'": "nan",
+            "1 (2)": "nan",
             "big": str(2**60),
             "card": "************1111",
             "line": {"sku": "a", "price": "1.0", "amount": 1},
             "bad": "<unprintable HostileMapping>",
-            "huge": "<unprintable int>",
+            "huge": "<an integer of 16610 bits>",
         }
 
     def test_json_is_bounded(self) -> None:
@@ -361,3 +455,21 @@ class TestCleaning:
         cycle.append(cycle)
         assert "…" in json.dumps(clean_json(cycle), ensure_ascii=False)
         assert len(json.dumps(clean_json({"a": ["x" * 5000] * 1000}, 4000), ensure_ascii=False)) < 8000
+
+    def test_what_is_cut_says_how_much_is_missing(self) -> None:
+        """In a list, in an object, and in a text of which the redactor left little."""
+        assert clean_json(list("abcdef"), 6) == ["a", "b", "c", "… 3 more"]
+        assert clean_json(dict.fromkeys("abcdef"), 6) == {"a": None, "b": None, "c": None, "…": "… 3 more"}
+        assert clean_json({"…": 1, "b": 2, "c": 3}, 4) == {"…": 1, "… (2)": "… 2 more"}
+        before = list(cleaning._redactors)
+        cleaning.use_redactor(lambda text, place: "")
+        try:
+            assert clean_text("x" * 1_000_000) == clean_json("x" * 1_000_000) == "…"
+        finally:
+            cleaning._redactors[:] = before
+
+    def test_names_that_clean_alike_are_numbered(self) -> None:
+        """None is lost, also where one is called as another would be numbered."""
+        assert clean_json({"a": 0, "a (2)": 1, "a\0": 2, "a\0\0": 3, "a (2)\0": 4}) == {
+            "a": 0, "a (2)": 1, "a (3)": 2, "a (4)": 3, "a (2) (2)": 4,
+        }  # fmt: skip
