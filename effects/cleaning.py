@@ -19,8 +19,10 @@ __all__ = [
     "Redactor",
     "clean_error",
     "clean_json",
+    "clean_line",
     "clean_reference",
     "clean_text",
+    "escape",
     "use_redactor",
 ]
 
@@ -28,6 +30,8 @@ ELLIPSIS = "…"
 """Mark at the end of a text, list or object that was cut."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
+# What ends a line for one reader or another, moves a terminal's cursor, or turns the direction of what follows.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _DIGIT_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){12,}")
 _GROUP = re.compile(r"[0-9]+")
 # Ours, as a whole: a UUID or a SHA-256. One in 200 holds digits that pass for a card number, and must stay what it is.
@@ -83,6 +87,19 @@ def clean_text(text: object, limit: int = 2000) -> str:
     cleaned, whole = _clean(text, max(limit, 1) + _LOOK_AHEAD, "text")
     masked = cleaned if _IDENTIFIER.fullmatch(cleaned) else _DIGIT_RUN.sub(_mask_run, cleaned)
     return _cut(masked if whole else masked + ELLIPSIS, max(limit, 1))
+
+
+def clean_line(text: object, limit: int = 2000) -> str:
+    """Make one line of anything, for a log; like `clean_text`, with control characters and line ends escaped.
+
+    Never raises an `Exception`.
+    """
+    return _cut(escape(clean_text(text, limit)), max(limit, 1))
+
+
+def escape(text: str, keep: str = "") -> str:
+    """Return a text with its control characters escaped as Python does it, but for those to `keep`."""
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def _clean(text: object, limit: int, place: str) -> tuple[str, bool]:

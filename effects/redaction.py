@@ -35,6 +35,7 @@ __all__ = [
     "seal",
 ]
 
+# Not from `get_logger`, whose records are cleaned by the functions of this module; it says names of types alone.
 log = logging.getLogger("effects.redaction")
 
 _SALT = "effects.secret"
@@ -92,10 +93,10 @@ def redact(text: str, place: str) -> str:
     try:
         redacted: Any = redactor(text, place)
     except Exception as error:  # noqa: BLE001 - the project's code; its message may hold what it was to redact
-        log.error("The REDACTOR raised %s; the whole text is left out.", type(error).__name__)
+        log.error("The REDACTOR raised %.100r; the whole text is left out.", type(error).__name__)
         return "[redacted: the REDACTOR raised]"
     if not isinstance(redacted, str):
-        log.error("The REDACTOR returned %s instead of a str; the whole text is left out.", type(redacted).__name__)
+        log.error("The REDACTOR returned %.100r instead of a str; the whole text is left out.", type(redacted).__name__)
         return "[redacted: the REDACTOR returned no text]"
     return redacted if redacted == text else redacted.translate(_STORABLE)
 
