@@ -9,7 +9,8 @@ release.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +26,7 @@ from effects.exceptions import EffectsError
 __all__ = [
     "BodyTooLargeError",
     "BodyUnreadableError",
+    "FingerprintFields",
     "Multipart",
     "Request",
     "consumed_error",
@@ -41,6 +43,31 @@ Request = Any
 """Django's HttpRequest or DRF's Request."""
 
 
+@dataclass(frozen=True)
+class FingerprintFields:
+    """Which top-level members of a JSON object or names of a form count.
+
+    Other bodies, and JSON that is no object, count whole. For anything finer use a callable.
+
+    Attributes:
+        include: The only names that count; None for all.
+        exclude: Names that do not count, such as a token that is fresh in each retry.
+    """
+
+    include: Collection[str] | None = None
+    exclude: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a bare string, whose letters would be taken for names."""
+        for names in (self.include, self.exclude):
+            if isinstance(names, str):
+                raise TypeError(f"FingerprintFields takes a tuple of names; write ({names!r},).")
+
+    def counts(self, name: str) -> bool:
+        """Tell whether a name counts."""
+        return (self.include is None or name in self.include) and name not in self.exclude
+
+
 class BodyTooLargeError(EffectsError, ValueError):
     """The request's body is too large to be fingerprinted.
 
@@ -50,9 +77,9 @@ class BodyTooLargeError(EffectsError, ValueError):
     code: ClassVar[str] = "idempotency_request_invalid"
     status: ClassVar[int] = 413
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, reason: str = "") -> None:
         self.limit = limit
-        self.reason = _("It is larger than %(limit)d bytes.") % {"limit": limit}
+        self.reason = (reason or _("It is larger than %(limit)d bytes.")) % {"limit": limit}
         super().__init__(self.reason)
 
 

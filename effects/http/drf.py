@@ -21,6 +21,7 @@ from effects.http.answers import rendered
 from effects.http.calls import Call
 from effects.http.case_blocks import unmarked_test_blocks
 from effects.http.identity import identify
+from effects.http.json_bodies import deep_error
 from effects.http.keys import META_NAME, KeyInvalidError, parse_key
 from effects.http.placement import protection_of
 from effects.http.protection import Protection
@@ -57,8 +58,15 @@ class ViewCall(Call):
         return request
 
     def parse(self) -> None:
-        """Let the parsers refuse what they cannot read, as for any view, before anything is recorded."""
-        _ = self.request.data
+        """Let the parsers refuse what they cannot read, as for any view, before anything is recorded.
+
+        Raises:
+            BodyUnreadableError: it is nested too deeply for a parser, which refuses no such thing by itself.
+        """
+        try:
+            _ = self.request.data
+        except RecursionError as error:
+            raise deep_error() from error
 
     def refuse_anonymous(self) -> NoReturn:
         """Refuse a caller who is nobody.

@@ -5,13 +5,14 @@ false "differs" is a nuisance, a false "same" answers one request with the resul
 
 Definitions are versioned: a row names the version that it was made by, and is compared by that one, so that
 a deploy with a new definition refuses nobody. A definition is never changed, only added.
+
+What is compared was sent by anybody, and before a throttle charges them: no step may take more than a tenth of a second
+for the body that `MAX_FINGERPRINT_BYTES` lets in.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from django.conf import settings as project
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
+from django.utils.translation import gettext as _
 
 from effects.canonical import digest, dump
 from effects.conf import settings
@@ -28,6 +30,7 @@ from effects.exceptions import EffectsError
 from effects.http.bodies import (
     BodyTooLargeError,
     BodyUnreadableError,
+    FingerprintFields,
     Multipart,
     Request,
     consumed_error,
@@ -39,6 +42,7 @@ from effects.http.bodies import (
     read_body,
     read_multipart,
 )
+from effects.http.json_bodies import MAX_MARKS, json_of_bytes, json_of_value
 
 __all__ = [
     "DEFINITIONS",
@@ -60,37 +64,14 @@ JSON_TYPES = ("application/json", "text/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
 MULTIPART_TYPE = "multipart/form-data"
 _ASCII = bytes(range(128))
+MAX_FIELDS = 10_000
+"""Most fields of a form or a query that are taken apart; `DATA_UPLOAD_MAX_NUMBER_FIELDS` may name fewer."""
 
 
 class UnknownDefinitionError(EffectsError, LookupError):
     """The fingerprint was made by a definition that this release does not know."""
 
     code: ClassVar[str] = "operation_policy_changed"
-
-
-@dataclass(frozen=True)
-class FingerprintFields:
-    """Which top-level members of a JSON object or names of a form count.
-
-    Other bodies, and JSON that is no object, count whole. For anything finer use a callable.
-
-    Attributes:
-        include: The only names that count; None for all.
-        exclude: Names that do not count, such as a token that is fresh in each retry.
-    """
-
-    include: Collection[str] | None = None
-    exclude: Collection[str] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a bare string, whose letters would be taken for names."""
-        for names in (self.include, self.exclude):
-            if isinstance(names, str):
-                raise TypeError(f"FingerprintFields takes a tuple of names; write ({names!r},).")
-
-    def counts(self, name: str) -> bool:
-        """Tell whether a name counts."""
-        return (self.include is None or name in self.include) and name not in self.exclude
 
 
 Fields = FingerprintFields | Callable[[Request], object] | None
@@ -168,13 +149,16 @@ def _definition_1(request: Request, fields: Fields) -> dict[str, str]:
 def _query(http: HttpRequest) -> Iterable[str]:
     # In the order sent: a view may give meaning to it ("?sort=a&sort=b", or the last one wins), and a client
     # that repeats a request repeats its URL. Decoded, since "%41" and "A" are one (RFC 3986 §6.2.2.2).
-    for name, value in _pairs(http):
+    text = http.META.get("QUERY_STRING", "")
+    if _is_costly(text.encode("utf-8", "surrogatepass")):
+        yield text
+        return
+    for name, value in _pairs(http, text):
         yield name
         yield value
 
 
-def _pairs(http: HttpRequest) -> list[tuple[str, str]]:
-    text = http.META.get("QUERY_STRING", "")
+def _pairs(http: HttpRequest, text: str) -> list[tuple[str, str]]:
     # WSGI hands bytes over as Latin-1 (PEP 3333), ASGI as the text that they are. Written with escapes, a byte that
     # was sent bare and one that was sent escaped are one, as for Django.
     raw = text.encode("latin-1" if isinstance(http, WSGIRequest) else "utf-8", "surrogateescape")
@@ -211,37 +195,55 @@ def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) 
     if callable(fields):
         value = fields(request)
         return ("callable", value if isinstance(value, bytes) else dump(value))
-    counting = fields or FingerprintFields()
     limit = settings.MAX_FINGERPRINT_BYTES
     if media_type == MULTIPART_TYPE:
-        return ("multipart", *_multipart(read_multipart(request, limit), counting))
+        return ("multipart", *_multipart(read_multipart(request, limit), fields))
     raw = read_body(http, limit)
     if raw is not None and not _is_utf_8(http):
         # decoded otherwise, two bodies that are one value as UTF-8 may be two
         return ("bytes", raw)
     if _is_json(media_type):
-        text = _json_of_value(parsed_json(request), counting) if raw is None else _json_of_bytes(raw, counting)
+        text = _json_read_before(request, fields) if raw is None else json_of_bytes(raw, fields)
         return ("bytes", raw or b"") if text is None else ("json", text)
     if media_type == FORM_TYPE:
-        pairs = list(form_fields(parsed_form(request))) if raw is None else _form_of_bytes(raw)
+        pairs = list(form_fields(parsed_form(request))) if raw is None else _form_of_bytes(raw, fields)
         if pairs is not None:
-            return ("form", *(text for pair in pairs if counting.counts(pair[0]) for text in pair))
+            return ("form", *(text for pair in pairs if _counts(fields, pair[0]) for text in pair))
     if raw is None:
         raise consumed_error()
     return ("bytes", raw)
 
 
-def _multipart(multipart: Multipart, counting: FingerprintFields) -> Iterable[str]:
+def _json_read_before(request: Request, fields: FingerprintFields | None) -> str:
+    try:
+        return json_of_value(parsed_json(request), fields)
+    except (ValueError, RecursionError, TypeError) as error:
+        raise consumed_error() from error
+
+
+def _counts(fields: FingerprintFields | None, name: str) -> bool:
+    return fields is None or fields.counts(name)
+
+
+def _multipart(multipart: Multipart, fields: FingerprintFields | None) -> Iterable[str]:
     for name, value in form_fields(multipart.fields):
-        if counting.counts(name):
+        if _counts(fields, name):
             yield from ("field", name, value)
     for part in file_parts(multipart):
-        if counting.counts(part[0]):
+        if _counts(fields, part[0]):
             yield from ("file", *part)
 
 
-def _form_of_bytes(raw: bytes) -> list[tuple[str, str]] | None:
-    """Return pairs as `form_fields` gives them; None for what is not UTF-8 and counts by bytes."""
+def _form_of_bytes(raw: bytes, fields: FingerprintFields | None) -> list[tuple[str, str]] | None:
+    """Return pairs as `form_fields` gives them; None for what counts by its bytes: not UTF-8, or too costly."""
+    most = project.DATA_UPLOAD_MAX_NUMBER_FIELDS
+    if most is not None and raw.count(b"&") >= most:
+        # Django refuses it too, but only once a view looks
+        raise BodyTooLargeError(most, _("It has more than %(limit)d fields."))
+    if _is_costly(raw):
+        if fields is not None:
+            raise BodyTooLargeError(MAX_FIELDS, _("It has more than %(limit)d fields, so they cannot be told apart."))
+        return None
     try:
         pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, encoding="utf-8", errors="strict")
     except UnicodeDecodeError:
@@ -249,59 +251,9 @@ def _form_of_bytes(raw: bytes) -> list[tuple[str, str]] | None:
     return sorted(pairs, key=itemgetter(0))
 
 
-# JSON by value, in a notation of its own: objects are {"o": pairs in the order of their names}, or {"d":
-# pairs as sent} if a name occurs twice (RFC 8259 §4 leaves open which one counts), numbers {"n": as
-# written}, since 1 and 1.0 differ for some readers and no rounding may merge two. Each real object being
-# tagged, nothing else looks like a tag.
-
-
-def _number(lexeme: str) -> dict[str, Any]:
-    return {"n": lexeme}
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({name for name, _value in pairs}) < len(pairs):
-        return {"d": pairs}
-    return {"o": sorted(pairs, key=itemgetter(0))}
-
-
-def _json_of_bytes(raw: bytes, counting: FingerprintFields) -> str | None:
-    """Return the JSON's value as text; None for what is no JSON and counts by bytes."""
-    try:
-        value = json.loads(
-            raw, object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number
-        )
-        return _json_text(value, counting)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _json_of_value(value: Any, counting: FingerprintFields) -> str:
-    try:
-        return _json_text(_tagged(value), counting)
-    except (ValueError, RecursionError, TypeError) as error:
-        raise consumed_error() from error
-
-
-def _tagged(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return _number(str(value))
-    if isinstance(value, list):
-        return [_tagged(item) for item in value]
-    if isinstance(value, dict):
-        return _object([(name, _tagged(item)) for name, item in value.items()])
-    raise TypeError(f"{type(value).__name__} does not tell how it was written.")
-
-
-def _json_text(value: Any, counting: FingerprintFields) -> str:
-    if isinstance(value, dict):
-        value = {
-            tag: content if tag == "n" else [pair for pair in content if counting.counts(pair[0])]
-            for tag, content in value.items()
-        }
-    return json.dumps(value, separators=(",", ":"))
+def _is_costly(raw: bytes) -> bool:
+    """Return whether a form or query would take long to take apart, which is Python's work field by field."""
+    return raw.count(b"&") >= MAX_FIELDS or raw.count(b"%") > MAX_MARKS
 
 
 DEFINITIONS: Mapping[int, Definition] = MappingProxyType({1: _definition_1})
