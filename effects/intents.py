@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db import models
 
 from effects import canonical, redaction
-from effects.conf import settings
 from effects.effect import Effect, rule_as_json
 from effects.exceptions import (
     EffectDefinitionError,
@@ -20,6 +19,7 @@ from effects.exceptions import (
 )
 from effects.models.base import new_id
 from effects.names import check_name, is_storable
+from effects.risk_rules import project_rules_of
 from effects.types import Actor, ApprovalRule, Context, Summary
 
 __all__ = [
@@ -165,6 +165,7 @@ def make_intent(
         NameUnusableError: `tenant=` or `about=` does not fit its column.
         PayloadError: the payload holds what cannot be recorded exactly, or is of another type than declared.
         SecretNotKeptError: the payload holds a secret and people must decide first.
+        ImproperlyConfigured: `RISK_RULES` is wrong.
     """
     check_name("tenant=", tenant, least=0)
     derived, key = key is None, _key_of(effect, key, request)
@@ -255,15 +256,13 @@ def is_same_payload(intent: Intent, *, text: str, digest: str, version: int) -> 
 
 
 def _tightened(effect: Effect[Any], said: object) -> ApprovalRule | None:
-    """Return the effect's own rule together with the project's rules for its risk and its operation."""
+    """Return the effect's own rule together with the project's."""
     if said is not None and not isinstance(said, ApprovalRule):
         what = f"approval() of {effect.operation} returned {said!r:.80}"
         raise EffectDefinitionError(f"{what}: return effects.ApprovalRule(approvers='app.codename') or None")
     rule = said
-    for name in (str(effect.risk), effect.operation):
-        demanded = settings.RISK_RULES.get(name)
-        if demanded is not None:
-            rule = demanded.tightened(rule)
+    for demanded in project_rules_of(effect):
+        rule = demanded.tightened(rule)
     return rule
 
 

@@ -168,13 +168,16 @@ def to_headers(value: object) -> tuple[str, ...]:
 
 
 def to_risk_rules(value: object) -> dict[str, ApprovalRule]:
-    """Take a mapping; enum keys become their values."""
+    """Take a mapping; enum keys become their values, and of keys that become the same both rules hold."""
     if not isinstance(value, Mapping):
         raise _wrong(value, "a dict", "map a risk or an operation to its rule, as in {'high': rule}.")
+    rules: dict[str, ApprovalRule] = {}
     for key, rule in value.items():
         if not isinstance(rule, ApprovalRule):
             raise _wrong(rule, f"an ApprovalRule for {key!r}", "write effects.ApprovalRule(approvers='app.codename').")
-    return {str(key.value if isinstance(key, Enum) else key): rule for key, rule in value.items()}
+        name = str(key.value if isinstance(key, Enum) else key)
+        rules[name] = rule.tightened(rules.get(name))
+    return rules
 
 
 DISPATCHERS = ("celery", "django_tasks", "none")

@@ -13,28 +13,19 @@ from django.utils.module_loading import import_string
 
 from effects.checks.messages import make_error, make_warning
 from effects.conf import settings
-from effects.effect import registered
-from effects.types import CALL, GROUP, ApprovalRule, Risk
+from effects.risk_rules import explain_unknown_keys
+from effects.types import CALL, GROUP, ApprovalRule
 
 __all__ = ["check_risk_rules"]
 
 
 def check_risk_rules(**_kwargs: Any) -> list[checks.CheckMessage]:
-    """E015: a key of `RISK_RULES` that tightens nothing. E016: no such function. W006: no such permission."""
+    """E015: a key of `RISK_RULES` that names nothing. E016: no such function. W006: no such permission."""
     try:
         rules = settings.RISK_RULES
     except ImproperlyConfigured:
         return []  # E002
-    known = {str(risk) for risk in Risk} | {effect.operation for effect in registered()}
-    found: list[checks.CheckMessage] = [
-        make_error(
-            15,
-            f"EFFECTS['RISK_RULES'] has a rule for {key!r}, which is neither a risk nor a registered operation.",
-            f"It tightens nothing. The keys are {', '.join(sorted(known))}.",
-        )
-        for key in rules
-        if key not in known
-    ]
+    found: list[checks.CheckMessage] = [make_error(15, *words) for words in explain_unknown_keys(rules)]
     for key, rule in rules.items():
         found += _check_approvers(f"EFFECTS['RISK_RULES'][{key!r}]", rule)
     return found
