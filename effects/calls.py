@@ -20,7 +20,7 @@ from effects._writes import write_before_send
 from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError, JournalBesideError, WrongStateError
+from effects.exceptions import EffectDefinitionError, JournalBesideError, LocalWriteError, WrongStateError
 from effects.failures import classify, read_answer
 from effects.intents import Intent, context_of_intent, make_intent, refuse_to_wait
 from effects.models import Execution
@@ -195,6 +195,7 @@ def perform_later(
         PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, CapacityError: nothing was written.
         SecretNotKeptError: the payload holds a secret, which no worker would have; nothing was written.
         JournalBesideError: the journal is another database than the project's; nothing was written.
+        LocalWriteError: a view with `performs=` calls it outside of `finishing()`; nothing was written.
         JournalUnavailableError: the journal was out of reach or too busy; roll your transaction back.
     """
     if is_beside():
@@ -209,10 +210,17 @@ def perform_later(
             about=about, require_approval=require_approval,
         )  # fmt: skip
     refuse_to_wait(intent, "a worker would send it later")
-    with reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
-        execution = transitions.record_later(intent, handle=handle).execution
-        after_commit(functools.partial(send_hint, str(execution.id)))
-        after_commit(functools.partial(announce, execution))
+    try:
+        with reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
+            execution = transitions.record_later(intent, handle=handle).execution
+            after_commit(functools.partial(send_hint, str(execution.id)))
+            after_commit(functools.partial(announce, execution))
+    except LocalWriteError:
+        raise LocalWriteError(
+            f"perform_later({_name(effect)}) in a view that declares performs= joins a transaction, and there is none "
+            "here that commits with the answer. Call it in `with effects.current().finishing():`, or in the settled() "
+            "of the effect that it follows; or call effects.perform, whose outcome holds the answer."
+        ) from None
     return execution.outcome
 
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from effects.outcomes import Outcome
 
-__all__ = ["NotFinished", "ProtectedOperation", "StoredAnswer", "add_operation", "find_operation", "operations"]
+__all__ = [
+    "NotFinished",
+    "ProtectedOperation",
+    "StoredAnswer",
+    "add_operation",
+    "find_operation",
+    "operations",
+    "says_not_finished",
+]
 
 
 @dataclass(frozen=True)
@@ -28,9 +36,17 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class NotFinished:
-    """What `answer=` returns when the handler was cut short with more work to come: a person decides."""
+    """What `answer=` returns when the handler was cut short with more work to come: a person decides.
+
+    A handler that returns it ends like one that was cut short.
+    """
 
     reason: str = ""
+
+
+def says_not_finished(returned: object) -> bool:
+    """Return whether a view or its `answer=` returned `NotFinished`, or the class, which says the same."""
+    return isinstance(returned, NotFinished) or returned is NotFinished
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
+
+from django.db.models.functions import Now
 
 from effects import transitions
 from effects._commits import reaching
@@ -20,6 +22,7 @@ from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.models import RequestExecution
 from effects.outcomes import Outcome
+from effects.polling import RUNNING_HINT, hint
 from effects.snapshots import RequestSnapshot, outcome_of
 from effects.states import EXECUTION_SETTLED, ExecutionState, RequestReason, RequestState
 from effects.transitions import Opened, Opening
@@ -52,8 +55,6 @@ Compare = Callable[[int, Mapping[str, str]], "Sequence[str] | None"]
 TAKEOVERS = 3
 #: Pauses between two looks of a duplicate that waits: the journal is polled, NOTIFY does not pass transaction poolers.
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-#: When asking again makes sense, by what is waited for.
-RUNNING_HINT, PEOPLE_HINT, PROVIDER_HINT = timedelta(seconds=1), timedelta(seconds=30), timedelta(seconds=5)
 
 _S = ExecutionState
 #: The most doubtful speaks for all.
@@ -74,11 +75,18 @@ class Standing:
         nothing_left: it performed something, and all of it, `perform_later` included, failed or was rejected and
             still holds its own key.
         foreign: an unsettled one was recorded under a declaration that this code may not touch.
+        due_in: how long until the one that speaks is due, or the request where all are settled; None: at no set time.
     """
 
     outcomes: tuple[Outcome, ...] = ()
     nothing_left: bool = False
     foreign: bool = False
+    due_in: timedelta | None = None
+
+    @property
+    def retry_after(self) -> timedelta | None:
+        """When asking again makes sense: when what speaks is due, within bounds."""
+        return hint(self.speaker.state if self.speaker else None, self.due_in)
 
     @property
     def speaker(self) -> Outcome | None:
@@ -132,10 +140,7 @@ class Waiting:
     @property
     def retry_after(self) -> timedelta:
         """When asking again makes sense."""
-        speaker = self.standing.speaker
-        if speaker is not None and speaker.state is _S.AWAITING_APPROVAL:
-            return PEOPLE_HINT
-        return PROVIDER_HINT if speaker is not None and speaker.state is _S.ACCEPTED else RUNNING_HINT
+        return self.standing.retry_after or RUNNING_HINT
 
 
 @dataclass(frozen=True)
@@ -263,17 +268,24 @@ def close_lost(request_id: UUID, *, epoch: int | None, asked: bool = False, why:
 def standing_of(request: RequestSnapshot) -> Standing:
     """Return what is known of all that a request performed: one query."""
     links = (
-        RequestExecution.objects.filter(request_id=request.id).select_related("execution").order_by("position", "id")
+        RequestExecution.objects.filter(request_id=request.id)
+        .select_related("execution")
+        .annotate(seen_at=Now())
+        .order_by("position", "id")
     )
     outcomes, nothing_left, foreign = [], bool(links), False
+    dues: dict[str, datetime | None] = {}
     for link in links:
         row = link.execution
         if row.state not in _NOT_SENT_AGAIN or not row.holds_key:
             nothing_left = False
         if link.holds:
             outcomes.append(outcome_of(row))
+            dues[str(row.pk)] = row.due_at
             foreign = foreign or (row.state not in EXECUTION_SETTLED and _is_foreign(row))
-    return Standing(tuple(outcomes), nothing_left, foreign)
+    standing = Standing(tuple(outcomes), nothing_left, foreign)
+    due = dues[standing.speaker.ref] if standing.speaker else request.due_at
+    return replace(standing, due_in=due - links[0].seen_at) if due and links else standing
 
 
 def safe_new_key(request: RequestSnapshot, standing: Standing) -> bool:

@@ -24,7 +24,7 @@ from effects.effect import Effect
 from effects.exceptions import JournalBesideError, MarkedForRollbackError, OutcomeError, OutputUnavailableError
 from effects.models import Execution
 from effects.operations import NotFinished, StoredAnswer, find_operation
-from effects.outcomes import Outcome
+from effects.outcomes import MissingOutput, Outcome
 from effects.snapshots import context_of, outcome_of
 from effects.states import EXECUTION_SETTLED, values
 
@@ -91,12 +91,15 @@ def _earlier_outcome(row: Execution) -> Outcome | None:
     )  # fmt: skip
 
 
-def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> StoredAnswer | NotFinished | str | None:
+def try_answer(
+    operation: str, tenant: str, outcomes: Sequence[Outcome]
+) -> StoredAnswer | NotFinished | Outcome | str | None:
     """Build a request's answer from its outcomes with the view's `answer=`.
 
     Returns:
-        The answer; `NotFinished`; None where the view has no `answer=`, or it asked a settled outcome for an output
-            that there is not (`require()`); or, as text, what it raised, an output that this code cannot read included.
+        The answer; `NotFinished`; a settled outcome that was asked for an output which there is not (`require()`), and
+            of which the client is told itself; None where the view has no `answer=`; or, as text, what it raised, an
+            output that this code cannot read included.
     """
     try:
         # finding it may import the project's views, which can raise as anything of the project's
@@ -111,12 +114,23 @@ def try_answer(operation: str, tenant: str, outcomes: Sequence[Outcome]) -> Stor
     except OutcomeError as error:
         unreadable = isinstance(error, OutputUnavailableError) and error.why == "unreadable"
         if error.outcome.settled and not unreadable:
-            return None  # answer= has no answer for this outcome: the client is told the outcome itself
+            return error.outcome
         return canonical.clean_text(str(error))
     except Exception as error:  # as above
+        expired = _expired(outcomes, error)
+        if expired is not None:
+            return expired
         log.exception("answer= of %s failed; the request stays due.", operation)
         return canonical.clean_error(error)
     return built
+
+
+def _expired(outcomes: Sequence[Outcome], error: Exception) -> Outcome | None:
+    """Return the outcome whose expired output `json` was given: it names the type, and asks the value for nothing."""
+    if not isinstance(error, TypeError) or MissingOutput.__name__ not in str(error):
+        return None
+    outputs = ((outcome, getattr(outcome, "output", None)) for outcome in outcomes)
+    return next((of for of, it in outputs if isinstance(it, MissingOutput) and it.why == "expired"), None)
 
 
 @contextmanager

@@ -186,6 +186,7 @@ class RequestSnapshot:
     fingerprint: dict[str, str]
     fingerprint_version: int
     lease_expires_at: datetime | None
+    due_at: datetime | None
     ended_at: datetime | None
     answer: tuple[int, list[Any], bytes] | None
     answer_missing: str
@@ -250,6 +251,7 @@ def request_snapshot(row: Request) -> RequestSnapshot:
         fingerprint=row.fingerprint,
         fingerprint_version=row.fingerprint_version,
         lease_expires_at=row.lease_expires_at,
+        due_at=row.due_at,
         ended_at=row.ended_at,
         answer=row.answer,
         answer_missing=row.answer_missing,

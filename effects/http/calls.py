@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import response_for_exception
@@ -14,15 +14,29 @@ from django.http.response import HttpResponseBase
 from effects._current import without_request
 from effects._logs import get_logger
 from effects.conf import settings
-from effects.exceptions import JournalUnavailableError, OutcomeError, OutcomeUnrecordedError, RequestEndedError
+from effects.exceptions import (
+    EffectsError,
+    JournalUnavailableError,
+    OutcomeError,
+    OutcomeUnrecordedError,
+    RequestEndedError,
+)
 from effects.http.answers import rendered
+from effects.operations import says_not_finished
 
-__all__ = ["OURS", "Call", "call_of"]
+__all__ = ["OURS", "Call", "HandlerNotFinishedError", "call_of"]
 
 log = get_logger("effects.http")
 
+
+class HandlerNotFinishedError(EffectsError):
+    """The view returned `NotFinished`: more work was to come, and there is no response to send."""
+
+    code: ClassVar[str] = "operation_uncertain"
+
+
 #: Errors of ours that say where the operation stands: the decorator answers them, no exception handler sees them.
-OURS = (OutcomeError, RequestEndedError, JournalUnavailableError, OutcomeUnrecordedError)
+OURS = (OutcomeError, RequestEndedError, JournalUnavailableError, OutcomeUnrecordedError, HandlerNotFinishedError)
 #: What Django answers with a 4xx of its own, outside of the view.
 _ANSWERED_BY_DJANGO = (Http404, PermissionDenied, BadRequest, MultiPartParserError, SuspiciousOperation)
 
@@ -76,7 +90,10 @@ class Call:
             Exception: what nobody turns into an answer; the project's exception handler has seen it once.
         """
         try:
-            return self.finish(self.run()), False
+            response = self.run()
+            if says_not_finished(response):
+                raise HandlerNotFinishedError
+            return self.finish(response), False
         except passes:
             raise
         except Exception as error:  # noqa: BLE001 - judged by the framework's own exception handling

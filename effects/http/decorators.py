@@ -37,6 +37,7 @@ from effects.http.placement import exempt, is_async, refuse_outer_transaction, r
 from effects.http.problems import problem
 from effects.http.protection import Freeze, Protection, make_protection
 from effects.http.transactional import run_transactional
+from effects.operations import says_not_finished
 from effects.replay import Compare
 from effects.transitions import Opening
 
@@ -208,6 +209,8 @@ def _key_of(protection: Protection, call: Call) -> str | _Refused | None:
 
 def _unprotected(response: HttpResponseBase) -> HttpResponseBase:
     """Return the answer of a view that ran without a key, which says so."""
+    if says_not_finished(response):
+        response = problem("operation_uncertain")
     response[STATUS] = "ignored"
     return response
 

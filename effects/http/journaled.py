@@ -21,7 +21,7 @@ from effects.exceptions import (
     RequestEndedError,
 )
 from effects.http.answers import answer, store, unavailable
-from effects.http.calls import OURS, Call
+from effects.http.calls import OURS, Call, HandlerNotFinishedError
 from effects.http.problems import CODES, problem
 from effects.http.protection import Protection
 from effects.http.statements import ReadOnly, is_broken, marked_for_rollback
@@ -83,7 +83,7 @@ class _Run:
                 response, _ = self.call.respond(passes=OURS, undo=handle.close)
             reach("handler.returned")
             return self._record(response)
-        except OutcomeError as error:
+        except (OutcomeError, HandlerNotFinishedError) as error:
             handle.close(error)
             return self._cut_short(error)
         except RequestEndedError as error:
@@ -157,7 +157,7 @@ class _Run:
         return transitions.conclude(self.handle.id, epoch=self.handle.epoch, answer=stored)
 
     def _cut_short(self, error: EffectsError) -> HttpResponseBase:
-        """Answer `require()`, or a journal that was out of reach: by `answer=` where it can, else as it stands."""
+        """Answer `require()`, `NotFinished` or a journal out of reach: by `answer=` where it can, else as it stands."""
         handle = self.handle
         try:
             found = close_lost(handle.id, epoch=handle.epoch, asked=handle.wants_release, why=_why(error))

@@ -15,7 +15,14 @@ from effects._current import RequestHandle
 from effects.http.answers import rendered, store
 from effects.http.fingerprints import FingerprintFields
 from effects.http.identity import checked_name
-from effects.operations import NotFinished, ProtectedOperation, StoredAnswer, add_operation, operations
+from effects.operations import (
+    NotFinished,
+    ProtectedOperation,
+    StoredAnswer,
+    add_operation,
+    operations,
+    says_not_finished,
+)
 from effects.outcomes import Outcome
 
 __all__ = ["MODES", "Protection", "make_protection"]
@@ -169,8 +176,8 @@ def _stored(operation: str, answer: Callable[..., Any]) -> Callable[[Sequence[Ou
 
     def build(outcomes: Sequence[Outcome]) -> StoredAnswer | NotFinished:
         built = answer(*outcomes)
-        if isinstance(built, NotFinished):
-            return built
+        if says_not_finished(built):
+            return built if isinstance(built, NotFinished) else NotFinished()
         if not isinstance(built, HttpResponseBase):
             raise TypeError(f"answer= of {operation} returned {type(built).__name__}, not a response or NotFinished")
         return store(rendered(built))

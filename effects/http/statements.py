@@ -6,7 +6,6 @@ aliases, other threads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +18,6 @@ from effects.exceptions import LocalWriteError, MarkedForRollbackError
 
 __all__ = ["ReadOnly", "Watch", "is_broken", "is_read", "marked_for_rollback"]
 
-#: The journal's own tables: `perform_later` writes them in the caller's transaction.
-_OURS = re.compile(r"(?:INSERT\s+INTO|UPDATE)\s+\"?effects_", re.IGNORECASE)
 #: psycopg's and libpq's PQTRANS_INERROR.
 _IN_ERROR = 3
 
@@ -56,7 +53,7 @@ class Watch:
 
 
 class ReadOnly:
-    """Refuses writes of a declared journaled view outside of `finishing()`; the library's own pass."""
+    """Refuses writes of a declared journaled view outside of `finishing()`; the library's own commit by themselves."""
 
     def __init__(self, handle: RequestHandle) -> None:
         self.handle = handle
@@ -67,7 +64,7 @@ class ReadOnly:
         Raises:
             LocalWriteError: with the fix.
         """
-        if current() is self.handle and not committing() and not is_read(sql) and not _OURS.match(text_of(sql)):
+        if current() is self.handle and not committing() and not is_read(sql):
             raise LocalWriteError(
                 f"The view {self.handle.operation.name!r} declares performs= and writes outside of finishing(): "
                 f"{text_of(sql)[:120]!r}. After a crash such a row would stand without its effect, or be written "

@@ -22,6 +22,7 @@ from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError
 from effects.http.identity import identify
 from effects.http.problems import problem
 from effects.operations import find_operation
+from effects.polling import DOUBT_HINT
 from effects.replay import (
     Decision,
     InDoubt,
@@ -38,9 +39,6 @@ from effects.snapshots import RequestSnapshot
 __all__ = ["accepted", "operation_status", "reported_state", "status_url"]
 
 log = get_logger("effects.http")
-
-#: When to ask again about something in doubt: look-ups back off, people take their time.
-DOUBT_HINT = timedelta(seconds=30)
 
 
 @transaction.non_atomic_requests
@@ -133,7 +131,9 @@ def _hint(decision: Decision) -> timedelta | None:
     match decision:
         case InProgress() | Waiting():
             return decision.retry_after
-        case InDoubt() | PolicyChanged():
+        case InDoubt():
+            return max(decision.standing.retry_after or DOUBT_HINT, DOUBT_HINT)
+        case PolicyChanged():
             return DOUBT_HINT
         case _:
             return None

@@ -11,7 +11,7 @@ from effects._current import RequestHandle, in_request
 from effects._logs import get_logger
 from effects.exceptions import JournalUnavailableError
 from effects.http.answers import answer, store, unavailable
-from effects.http.calls import Call
+from effects.http.calls import Call, HandlerNotFinishedError
 from effects.http.protection import Protection
 from effects.http.statements import Watch, is_broken, marked_for_rollback
 from effects.replay import Compare, Run, begin
@@ -36,6 +36,9 @@ def run_transactional(protection: Protection, call: Call, opening: Opening, comp
         decision = begin(opening, compare=compare, wait=protection.wait, open_request=run.open_and_run)
     except _NothingKeptError as end:
         return end.response
+    except HandlerNotFinishedError:
+        log.exception("%s is transactional and returned NotFinished; its rows were undone.", opening.operation)
+        return unavailable()
     except JournalUnavailableError:
         log.exception("%s could not be recorded.", opening.operation)
         if not run.began:
@@ -86,7 +89,7 @@ class _Run:
         )  # fmt: skip
         with transaction.atomic(using=connection.alias):
             with in_request(handle), connection.execute_wrapper(watch):
-                response, raised = self.call.respond(passes=(JournalUnavailableError,))
+                response, raised = self.call.respond(passes=(JournalUnavailableError, HandlerNotFinishedError))
             undone = is_broken(connection)
             if undone and not raised and response.status_code < 400:
                 raise marked_for_rollback()

@@ -14,6 +14,7 @@ from effects._locks import lock_request, lock_running_request
 from effects.exceptions import WrongStateError
 from effects.models import Execution, Request, RequestExecution
 from effects.operations import NotFinished, StoredAnswer
+from effects.outcomes import Outcome
 from effects.settlement import try_answer
 from effects.snapshots import RequestSnapshot, outcome_of, request_snapshot
 from effects.states import (
@@ -260,6 +261,10 @@ def _reason_of(row: Request) -> RequestReason:
     return _R(row.reason) if row.reason else _R.HANDLER_FAILED
 
 
+def _nothing_happened(row: Request, held: list[Execution]) -> bool:
+    return not row.is_opaque and all(execution.state in NOTHING_HAPPENED for execution in held)
+
+
 def _answer(row: Request, held: list[Execution]) -> None:
     built = try_answer(row.operation, row.tenant, [outcome_of(execution) for execution in held])
     if isinstance(built, StoredAnswer):
@@ -268,7 +273,8 @@ def _answer(row: Request, held: list[Execution]) -> None:
         _look_again(row, built)
     elif isinstance(built, NotFinished):
         _give_up(row)
-    elif row.handler_returned or (not row.is_opaque and all(execution.state in NOTHING_HAPPENED for execution in held)):
+    elif isinstance(built, Outcome) or row.handler_returned or _nothing_happened(row, held):
+        # all is known, and nobody could add anything to it: the client is told what became of it
         advance_request(row, "settle", _S.ANSWERED, reason=_R.NO_ANSWER, answer_missing="not_built")
     else:
         _give_up(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import math
 from typing import Any
 
 from django.urls import reverse
@@ -10,8 +10,7 @@ from rest_framework import serializers
 
 from effects import canonical
 from effects.http.api.callers import VIEW_PAYLOAD, Seen
-from effects.http.status import DOUBT_HINT
-from effects.replay import PEOPLE_HINT, PROVIDER_HINT, RUNNING_HINT
+from effects.polling import hint
 from effects.states import EXECUTION_SETTLED, ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState, Word
 
 __all__ = [
@@ -27,14 +26,6 @@ __all__ = [
 ]
 
 _S = ExecutionState
-_HINTS: dict[ExecutionState, timedelta] = {
-    _S.AWAITING_APPROVAL: PEOPLE_HINT,
-    _S.PENDING: RUNNING_HINT,
-    _S.EXECUTING: RUNNING_HINT,
-    _S.ACCEPTED: PROVIDER_HINT,
-    _S.UNCERTAIN: DOUBT_HINT,
-    _S.NEEDS_INTERVENTION: DOUBT_HINT,
-}
 
 
 class WordField(serializers.CharField):
@@ -174,8 +165,9 @@ class ProposalSerializer(serializers.Serializer[Any]):
 
 def poll_after(seen: Seen) -> int | None:
     """Return in how many seconds asking again makes sense; None for what is settled."""
-    hint = _HINTS.get(ExecutionState(seen.row.state))
-    return int(hint.total_seconds()) if hint else None
+    due_in = seen.row.due_at - seen.at if seen.row.due_at else None
+    wait = hint(ExecutionState(seen.row.state), due_in)
+    return math.ceil(wait.total_seconds()) if wait else None
 
 
 def approval_data(seen: Seen) -> dict[str, Any]:
