@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import models, transaction
 from django.utils.asyncio import async_unsafe
 
-from effects import _sending, queries, redaction, transitions
+from effects import _sending, lineage, queries, redaction, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
 from effects._current import RequestHandle, current
 from effects._writes import write_before_send
@@ -88,12 +88,12 @@ def perform(
     """
     refuse_open_transactions(f"effects.perform({_name(effect)})")
     found, handle = _find(effect)
-    following, old_key = _following(supersede)
+    said = _said(
+        _following(supersede, handle), key=key, on_behalf_of=on_behalf_of, tenant=tenant, about=about,
+        require_approval=require_approval or None,
+    )  # fmt: skip
     with redaction.hiding(payload):
-        intent = _intent(
-            found, handle, payload, key=old_key if key is None else key, requested_by=requested_by,
-            on_behalf_of=on_behalf_of, tenant=tenant, about=about, require_approval=require_approval, **following,
-        )  # fmt: skip
+        intent = _intent(found, handle, payload, requested_by=requested_by, **said)
         return _perform(intent, handle)
 
 
@@ -264,9 +264,8 @@ def compensate(
     with in_tenant(original.tenant):  # whoever orders it need not be there: an operator's page, a task
         intent = _intent(
             found, handle, found.load(original.payload, original.payload_version),
-            key=f"compensate:{original.pk}:{original.generation}", requested_by=requested_by, on_behalf_of=on_behalf_of,
-            tenant=original.tenant, about=None, require_approval=require_approval, compensates=original.pk,
-            reason=reason, seen_revision=revision,
+            requested_by=requested_by, require_approval=require_approval, reason=reason, seen_revision=revision,
+            **_said(lineage.undoing_of(original), on_behalf_of=on_behalf_of),
         )  # fmt: skip
         return _perform(intent, handle)
 
@@ -295,14 +294,12 @@ def supersede(
     refuse_open_transactions("effects.supersede")
     with reaching("asking again"):
         old = Execution.objects.get(pk=queries.get(ref).id)
-    (found, handle), asked = _find(old.operation), old.requested_by
-    about = (old.about_type, old.about_id) if old.about_type else None
+    found, handle = _find(old.operation)
     with in_tenant(old.tenant), redaction.hiding(payload):
         intent = _intent(
             found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
-            key=old.key, requested_by=requested_by, on_behalf_of=Actor(**asked) if asked else None, tenant=old.tenant,
-            about=about, require_approval=False, supersedes=old.pk, compensates=old.compensates_id, reason=reason,
-            seen_revision=revision,
+            requested_by=requested_by, reason=reason, seen_revision=revision,
+            **lineage.successor_of(old),
         )  # fmt: skip
         return _perform(intent, handle)
 
@@ -377,11 +374,18 @@ def _name(effect: type[Effect[Any]] | str) -> str:
     return effect.__name__ if isinstance(effect, type) else str(effect)
 
 
-def _following(supersede: str | UUID | None) -> tuple[dict[str, UUID | None], str | None]:
-    """Return what an intent says of what it supersedes, and that one's key; nothing where it supersedes nothing."""
+def _following(supersede: str | UUID | None, handle: RequestHandle | None) -> dict[str, Any]:
+    """Return what an intent says of what it supersedes; nothing where it supersedes nothing."""
     if supersede is None:
-        return {}, None
+        return {}
     with reaching("performing an effect"):
-        old = Execution.objects.only("key", "compensates").get(pk=queries.get(supersede).id)
-    # what follows an undoing undoes the same; sending instead would do it once more
-    return {"supersedes": old.pk, "compensates": old.compensates_id}, old.key
+        inherited = lineage.successor_of(Execution.objects.get(pk=queries.get(supersede).id))
+    if handle is not None:
+        # a request works for its own tenant, whatever it names
+        inherited["tenant"] = handle.tenant
+    return inherited
+
+
+def _said(inherited: dict[str, Any], **said: Any) -> dict[str, Any]:
+    """Return what the caller says, and where they say nothing what is inherited."""
+    return {**said, **{name: value for name, value in inherited.items() if said.get(name) is None}}

@@ -18,6 +18,7 @@ from effects._locks import now
 from effects.approvers import in_words, is_entitled, list_people, somebody_can_decide, still_entitled
 from effects.effect import get_effect, rule_from_json
 from effects.exceptions import EffectsError
+from effects.lineage import earlier_requester_ids
 from effects.models import Approval, Execution
 from effects.snapshots import context_of
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState
@@ -32,6 +33,7 @@ __all__ = [
     "entitled_people",
     "entitlement",
     "is_approver",
+    "may_take_back",
     "outlook",
     "requester_ids",
     "valid_voters",
@@ -49,8 +51,8 @@ class Eligibility:
 
     Attributes:
         code: "" if they can; otherwise one of `anonymous`, `acts_for_another`, `nobody_asked`, `requester_unknown`,
-            `asked`, `asked_for_you`, `joined`, `not_an_approver`, `undecidable` (about the person), `voted`, `decided`,
-            `expired` (about the approval).
+            `asked`, `asked_for_you`, `joined`, `asked_before`, `not_an_approver`, `undecidable` (about the person),
+            `voted`, `decided`, `expired` (about the approval).
         text: the same for a person, in the active language.
     """
 
@@ -184,14 +186,24 @@ def valid_voters(row: Execution, approval: Approval, rule: ApprovalRule) -> set[
 
 
 def requester_ids(row: Execution) -> set[str]:
-    """Return the ids of all who asked for an execution, joined it, or were acted for."""
-    return {requester["id"] for requester in row.requesters}
+    """Return the ids of all who asked for an execution, or for one that it follows; who joined, or were acted for.
+
+    None of them approves it under four eyes. One statement for what follows another, none for all others.
+    """
+    return _own_requester_ids(row) | earlier_requester_ids(row.supersedes_id, row.compensates_id)
+
+
+def may_take_back(row: Execution, actor_id: str) -> bool:
+    """Return whether they asked for this very execution: what is undone was asked for by others, who cannot stop it."""
+    if row.compensates_id is None or (row.requested_by or {}).get("id") == actor_id:
+        return actor_id in _own_requester_ids(row)
+    return actor_id in _own_requester_ids(row) - earlier_requester_ids(row.compensates_id)
 
 
 def why_not_end(row: Execution, approvals: Iterable[Approval], user: Any) -> str:
     """Return in words why `user` may not take this execution back before it is sent; empty if they may.
 
-    They may who asked for it or were acted for, whose own approval licenses it, and who may cancel.
+    They may who asked for this one or were acted for, whose own approval licenses it, and who may cancel.
     """
     actor = Actor.of(user)
     if actor is None:
@@ -199,7 +211,7 @@ def why_not_end(row: Execution, approvals: Iterable[Approval], user: Any) -> str
     if not getattr(user, "is_active", False):
         return _("Your account is not active.")
     live = [approval for approval in approvals if approval.state in APPROVAL_LIVE]
-    if actor.id in requester_ids(row) or any(actor.id in _voters(row, approval) for approval in live):
+    if may_take_back(row, actor.id) or any(actor.id in _voters(row, approval) for approval in live):
         return ""
     if user.has_perm(CANCEL) or user.has_perm(CANCEL, row):
         return ""
@@ -224,11 +236,21 @@ def _asked(row: Execution, approval: Approval, actor: Actor) -> Eligibility:
         return Eligibility("asked", _("You asked for this one; somebody else has to decide."))
     if row.on_behalf_of and row.on_behalf_of["id"] == actor.id:
         return Eligibility("asked_for_you", _("It was asked for on your behalf; somebody else has to decide."))
+    if actor.id not in _own_requester_ids(row):
+        what = _("undoes") if row.compensates_id is not None else _("asks for again")
+        text = _(
+            "You asked for what this one %(does)s, or it was asked for on your behalf; somebody else has to decide."
+        )
+        return Eligibility("asked_before", text % {"does": what})
     if approval.purpose == ApprovalPurpose.RESEND:
         text = _("You asked for this one to be sent again, or joined it from another request; somebody else decides.")
     else:
         text = _("You joined it from another request; somebody else has to decide.")
     return Eligibility("joined", text)
+
+
+def _own_requester_ids(row: Execution) -> set[str]:
+    return {requester["id"] for requester in row.requesters}
 
 
 def _voters(row: Execution, approval: Approval) -> set[str]:

@@ -43,6 +43,7 @@ class Intent:
     """What one execution will do, for whom, under which rule.
 
     Attributes:
+        require_approval: whether people were to be asked whatever the effect's own rule says; so its successor does.
         reason: why a person has an older one undone or superseded, in their words.
         seen_revision: the older one's that they saw; None: they saw no page.
     """
@@ -64,6 +65,7 @@ class Intent:
     rule: ApprovalRule | None
     holds_secrets: bool = False
     derived_key: bool = False
+    require_approval: bool = False
     generation: int = 1
     supersedes: UUID | None = None
     compensates: UUID | None = None
@@ -82,6 +84,8 @@ class Intent:
         With a secret, which is gone after this call, there is one send: no retry, no resend.
         """
         frozen = {**self.effect.contract(), "approval": rule_as_json(self.rule)}
+        if self.require_approval:
+            frozen["require_approval"] = True
         if self.holds_secrets:
             once = {**frozen["retry"], "attempts": 1}
             frozen.update(secrets=True, retry=once, repeatable=False, deduplicated_for=None)
@@ -179,7 +183,8 @@ def make_intent(
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
-        supersedes=supersedes, compensates=compensates, reason=reason, seen_revision=seen_revision,
+        require_approval=require_approval, supersedes=supersedes, compensates=compensates, reason=reason,
+        seen_revision=seen_revision,
     )  # fmt: skip
     context = context_of_intent(intent)
     summary = summary_as_json(effect.describe(context))

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from effects import transitions
 from effects._logs import get_logger
 from effects.effect import get_effect
+from effects.eligibility import may_take_back
 from effects.exceptions import EffectDefinitionError, PolicyChangedError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
@@ -145,9 +146,9 @@ class Case:
 
     @property
     def has_asked(self) -> bool:
-        """Whether the reader is one of those who asked for it, or whom it was asked for."""
+        """Whether the reader is one of those who asked for this very one, or whom it was asked for."""
         actor = Actor.of(self.user)
-        return actor is not None and actor.id in {requester["id"] for requester in self.row.requesters}
+        return actor is not None and may_take_back(self.row, actor.id)
 
 
 @dataclass

@@ -25,6 +25,7 @@ from effects.exceptions import (
     WrongStateError,
 )
 from effects.intents import Intent, context_of_intent, is_same_payload
+from effects.lineage import earlier_requester_ids
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
@@ -55,6 +56,10 @@ MOST_POSTPONED = 100
 LOOKS = 5
 #: What postponing is called where it is in doubt and about to be sent again.
 _IN_DOUBT_VERBS = {str(ExecutionState.UNCERTAIN): "postpone", str(ExecutionState.NEEDS_INTERVENTION): "order_resend"}
+
+
+#: What a contract says of people's approval; the rule is compared by itself.
+_RULE = ("approval", "require_approval")
 
 
 @dataclass(frozen=True)
@@ -244,7 +249,8 @@ def _check_approvable(intent: Intent) -> None:
     """Refuse a rule that nobody can meet: said when asked, not after a week."""
     if intent.rule is None:
         return
-    requesters = [actor["id"] for actor in intent.requesters]
+    requesters = {actor["id"] for actor in intent.requesters}
+    requesters |= earlier_requester_ids(intent.supersedes, intent.compensates)
     if not somebody_can_decide(intent.rule, requesters, context_of_intent(intent)):
         raise NobodyEntitledError(
             f"{intent.operation} needs {intent.rule.quorum} approval(s) by {intent.rule.approvers!r} who did not ask "
@@ -354,7 +360,7 @@ def _check_requester(row: Execution, intent: Intent) -> None:
 def _check_terms(row: Execution, intent: Intent) -> None:
     """Refuse to meet an unsettled execution under other terms than those that it was recorded under and will keep."""
     frozen, terms = row.contract, intent.contract
-    changed = [name for name, value in terms.items() if name != "approval" and frozen.get(name, value) != value]
+    changed = [name for name, value in terms.items() if name not in _RULE and frozen.get(name, value) != value]
     asked, kept = rule_as_json(intent.rule), frozen.get("approval")
     # a rule that is gone meanwhile is kept by the row; its window may be another at each call
     if asked is not None and {**asked, "not_before": None} != {**(kept or {}), "not_before": None}:

@@ -9,7 +9,7 @@ from uuid import UUID
 from effects._commits import commits
 from effects._locks import lock_execution
 from effects.approvers import somebody_can_decide
-from effects.eligibility import context_for
+from effects.eligibility import context_for, requester_ids
 from effects.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
 from effects.models import Approval, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
@@ -80,7 +80,7 @@ def _request(row: Execution, actor: Actor) -> Approval:
     """Ask those whom the rule names, not the orderer; without a rule the order is the licence."""
     rule = _licences.rule_of(row)
     if rule is not None:
-        if not somebody_can_decide(rule, [person["id"] for person in _with(row, actor)], context_for(row, rule)):
+        if not somebody_can_decide(rule, requester_ids(row) | {actor.id}, context_for(row, rule)):
             raise NobodyEntitledError(
                 f"A resend needs {rule.quorum} approval(s) by {rule.approvers!r} who did not ask for it, and there are "
                 "not that many active ones."

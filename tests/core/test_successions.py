@@ -291,7 +291,7 @@ def test_the_old_one_stays_with_its_refusal() -> None:
 
 
 def test_a_person_asks_again_with_a_reason() -> None:
-    """`supersede` sends the same contents once, keeps the reason on both receipts, and for whom it is asked."""
+    """`supersede` sends the same contents once, keeps the reason on both receipts, and for whom it was asked."""
     old = declined()
     with provider_says(Plain, DONE) as said:
         outcomes = [
@@ -301,7 +301,7 @@ def test_a_person_asks_again_with_a_reason() -> None:
     assert outcomes[0] == outcomes[1]
     assert [context.payload for context, _ in said.sends] == [PAYLOAD]
     assert (new.supersedes_id, new.requested_by, new.on_behalf_of) == (
-        old.pk, {"id": "olga", "label": "olga"}, {"id": "ann", "label": "ann"}
+        old.pk, {"id": "olga", "label": "olga"}, old.on_behalf_of
     )  # fmt: skip
     assert Receipt.objects.get(execution=old, event="supersede").evidence["reason"] == "topped up"
     assert Receipt.objects.get(execution=new, event="record").evidence["reason"] == "topped up"

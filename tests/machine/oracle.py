@@ -28,6 +28,7 @@ from django.db import connection
 from effects import audit, canonical, replay
 from effects.audit import attempts, cases, licences
 from effects.audit.replay import differences
+from effects.eligibility import requester_ids
 from effects.intents import approval_digest
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
 from effects.snapshots import request_snapshot
@@ -164,7 +165,7 @@ class Oracle:
         """Enough people who did not ask, when it is first seen spent; and then one send, or proven ones."""
         if approval.pk not in self._spent and approval.rule:
             voters = set(approval.votes.filter(decision="approve").values_list("actor_id", flat=True))
-            asked = {person["id"] for person in case.row.requesters}
+            asked = requester_ids(case.row)
             self._demand(len(voters - asked) >= approval.quorum, case.row, "was sent with too few approvals")
         self._spent.add(approval.pk)
         licensed = [attempt for attempt in case.attempts if attempt.approval_id == approval.pk]

@@ -20,7 +20,18 @@ from pathlib import Path
 
 from project.services import postgres
 from project.services.processes import Processes, ServiceError
-from tests.mutations import answering, asking, deciding, hearing, keeping, proposing, sending, serving, watching
+from tests.mutations import (
+    answering,
+    asking,
+    deciding,
+    hearing,
+    keeping,
+    meaning,
+    proposing,
+    sending,
+    serving,
+    watching,
+)
 from tests.mutations.lane import Lane
 from tests.mutations.rule import Mutation
 
@@ -35,6 +46,7 @@ MUTATIONS = (
     *keeping.MUTATIONS,
     *serving.MUTATIONS,
     *hearing.MUTATIONS,
+    *meaning.MUTATIONS,
     *watching.MUTATIONS,
 )
 #: Two copies side by side: a test waits for its database about half of the time.

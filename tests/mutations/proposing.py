@@ -91,7 +91,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_API}/views.py",
-                "if not caller.asked_for(seen.row) and not caller.may(CANCEL, seen.row):",
+                "if not caller.may_take_back(seen.row) and not caller.may(CANCEL, seen.row):",
                 "if False:",
             ),
         ),

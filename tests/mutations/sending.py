@@ -262,8 +262,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/calls.py",
-                'key=f"compensate:{original.pk}:{original.generation}"',
-                'key=f"compensate:{original.pk}:{requested_by}"',
+                "            **_said(lineage.undoing_of(original), on_behalf_of=on_behalf_of),\n",
+                '            **{**lineage.undoing_of(original), "key": f"compensate:{original.pk}:{requested_by}"},\n',
             ),
         ),
     ),

@@ -12,7 +12,7 @@ from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 
 from effects.approvers import could_decide
 from effects.conf import settings
-from effects.eligibility import eligibility, is_approver
+from effects.eligibility import eligibility, is_approver, may_take_back, requester_ids
 from effects.exceptions import ExecutionNotFoundError
 from effects.http.identity import identify
 from effects.models import Approval, Execution
@@ -40,11 +40,15 @@ class Caller:
         return bool(self.user.has_perm(permission) or self.user.has_perm(permission, row))
 
     def asked_for(self, row: Execution) -> bool:
-        """Return whether this is one of those who asked, or were acted for.
+        """Return whether this is one of those who asked, or were acted for, here or for what it follows.
 
         An account that acts for many people is each time only the one of them.
         """
-        return (self.principal or self.actor).id in {requester["id"] for requester in row.requesters}
+        return (self.principal or self.actor).id in requester_ids(row)
+
+    def may_take_back(self, row: Execution) -> bool:
+        """Return whether this is one of those who asked for this very execution."""
+        return may_take_back(row, (self.principal or self.actor).id)
 
     def could_decide(self, approvers: str) -> bool:
         """Return whether the caller could meet a rule's text; programs that act for people never do."""

@@ -129,7 +129,7 @@ class WithdrawView(_EffectsView):
         """Take a proposal back that was not sent, for those who asked for it and who may cancel executions."""
         caller = caller_of(request)
         seen = find_execution(caller, ref)
-        if not caller.asked_for(seen.row) and not caller.may(CANCEL, seen.row):
+        if not caller.may_take_back(seen.row) and not caller.may(CANCEL, seen.row):
             raise NotEntitledError("You did not ask for it, and may not cancel it.")
         asked = WithdrawRequest(data=request.data)
         asked.is_valid(raise_exception=True)
