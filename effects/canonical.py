@@ -19,7 +19,7 @@ from uuid import UUID
 
 from effects.cleaning import SURROGATE, clean_error, clean_json, clean_reference, clean_text
 from effects.exceptions import PayloadError
-from effects.hydration import hydrate
+from effects.hydration import MAX_DECIMAL_EXPONENT, hydrate, is_beyond_digits
 from effects.secrets import MASK, RESERVED, Secret
 
 __all__ = [
@@ -44,9 +44,6 @@ MAX_INTEGER = 2**53 - 1
 
 MAX_DEPTH = 64
 """Deepest nesting of a payload; far above any real one, far below the recursion limit of any JSON reader."""
-
-MAX_DECIMAL_EXPONENT = 1000
-"""Largest distance, in digits, of a decimal's first or last digit from its point."""
 
 _MONEY = "money is integer minor units or a decimal string"
 _SUPPORTED = (
@@ -241,10 +238,9 @@ def _plain_integer(value: int, path: str) -> int:
 
 
 def _plain_decimal(value: Decimal, path: str) -> str:
-    exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int):
+    if not value.is_finite():
         raise PayloadError(f"{value} is not a number; {_MONEY}.", path=path)
-    if max(abs(value.adjusted()), abs(exponent)) > MAX_DECIMAL_EXPONENT:
+    if is_beyond_digits(value):
         raise PayloadError(f"a decimal of more than {MAX_DECIMAL_EXPONENT} digits; quantize it.", path=path)
     # Trailing zeros stay: the effect's `send` must get the amount as the caller wrote it.
     return format(value, "f")

@@ -17,7 +17,10 @@ from uuid import UUID
 from effects.exceptions import PayloadError
 from effects.secrets import Secret
 
-__all__ = ["hydrate"]
+__all__ = ["MAX_DECIMAL_EXPONENT", "hydrate", "is_beyond_digits"]
+
+MAX_DECIMAL_EXPONENT = 1000
+"""Largest distance, in digits, of a decimal's first or last digit from its point."""
 
 T = TypeVar("T")
 
@@ -190,11 +193,24 @@ def _build_text(cls: type[Any], data: object, path: str) -> Any:
         value = _READERS[cls](data)
     except (ValueError, InvalidOperation) as error:
         raise PayloadError(f"{data!r} is no {cls.__name__}.", path=path) from error
-    if isinstance(value, Decimal) and not value.is_finite():
-        _fail(path, f"{data!r} is not a number.")
+    if isinstance(value, Decimal):
+        _check_decimal(value, data, path)
     if isinstance(value, datetime) and value.utcoffset() is None:
         _fail(path, f"{data!r} has no offset from UTC.")
     return value
+
+
+def _check_decimal(value: Decimal, data: str, path: str) -> None:
+    """Refuse what `dump` refuses, before the payload's class sees it: `int()` of 1e999999 takes minutes."""
+    if not value.is_finite():
+        _fail(path, f"{data!r} is not a number.")
+    if is_beyond_digits(value):
+        _fail(path, f"a decimal of more than {MAX_DECIMAL_EXPONENT} digits; quantize it.")
+
+
+def is_beyond_digits(value: Decimal) -> bool:
+    """Return whether a finite decimal reaches further from its point than a payload may."""
+    return max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > MAX_DECIMAL_EXPONENT
 
 
 _READERS: dict[type[Any], Callable[[str], Any]] = {

@@ -157,16 +157,31 @@ def _refuse_disagreement(protected: ProtectedOperation) -> None:
     known = operations().get(protected.name)
     if known is not None and _terms(known) != _terms(protected):
         raise ImproperlyConfigured(
-            f"@idempotent({protected.name!r}) stands on several views that differ in mode, performs, answer or "
-            "local_writes; give each an operation of its own"
+            f"@idempotent({protected.name!r}) stands on several views that differ in mode, performs, answer, identity "
+            "or local_writes; give each an operation of its own, or both the same function, written once"
         )
 
 
 def _terms(protected: ProtectedOperation) -> tuple[Any, ...]:
-    answer = protected.options.get("answer")
-    # by name: a module that is imported again has other functions
-    path = (getattr(answer, "__module__", ""), getattr(answer, "__qualname__", ""))
-    return protected.mode, protected.performs, protected.local_writes, path
+    """Return what is asked by the operation's name alone, later, when nobody knows which view it was."""
+    options = protected.options
+    said = tuple(_named(options.get(option)) for option in ("answer", "identity"))
+    return protected.mode, protected.performs, protected.local_writes, said
+
+
+def _named(value: object) -> object:
+    """Return what a function is known by: its name, since a module that is imported again has other functions.
+
+    A name says nothing where many functions have it: a lambda, or one that another function made.
+    """
+    if inspect.ismethod(value) and not inspect.isclass(value.__self__):
+        return value.__self__, value.__func__
+    name = getattr(value, "__qualname__", "")
+    if name and "<lambda>" not in name and "<locals>" not in name:
+        return value.__module__, name
+    if not inspect.isfunction(value):
+        return value
+    return value.__module__, value.__code__, value.__defaults__, inspect.getclosurevars(value).nonlocals
 
 
 def _stored(operation: str, answer: Callable[..., Any]) -> Callable[[Sequence[Outcome]], StoredAnswer | NotFinished]:

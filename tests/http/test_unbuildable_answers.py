@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import JsonResponse
 from django.urls import clear_url_caches
 from django.utils import timezone
@@ -318,3 +318,27 @@ class TestRetryAfter:
             run_due()
         Request.objects.update(due_at=timezone.now() + timedelta(minutes=4))
         assert all(230 <= seconds <= 240 for seconds in self.waits(send))
+
+
+class TestWritesOutsideOfFinishing:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "INSERT INTO effects_ledger VALUES (1)",
+            'UPDATE "effects_of_the_day" SET a = 1',
+            "INSERT INTO effects_execution_mine VALUES (1)",
+            "INSERT INTO effects_execution (id) VALUES (gen_random_uuid())",
+            "UPDATE effects_request SET state = 'answered'",
+            "insert into\n  EFFECTS_ledger values (1)",
+        ],
+    )
+    def test_no_table_passes_because_of_its_name(self, send: Sender, sql: str) -> None:
+        """Neither a project's own table, nor ours: the library commits its rows by itself."""
+
+        def writes() -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+
+        told.handle = writes
+        with pytest.raises(LocalWriteError, match="writes outside"):
+            send("/api/", raises=True)

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from types import FrameType
-from typing import Any, Literal, NewType
+from typing import Any, ClassVar, Literal, NewType
 from uuid import UUID
 
 import pytest
@@ -473,3 +473,33 @@ class TestCleaning:
         assert clean_json({"a": 0, "a (2)": 1, "a\0": 2, "a\0\0": 3, "a (2)\0": 4}) == {
             "a": 0, "a (2)": 1, "a (3)": 2, "a (4)": 3, "a (2) (2)": 4,
         }  # fmt: skip
+
+
+class _Refuses:
+    """Counts what reaches it."""
+
+    seen: ClassVar[list[object]] = []
+
+
+@dataclass(frozen=True)
+class _Price:
+    amount: Decimal
+    more: tuple[Decimal, ...] = ()
+
+    def __post_init__(self) -> None:
+        _Refuses.seen.append(self.amount)
+        int(self.amount)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e999999", "-1E+999999", "1e-999999", "0e999999", "9" * 1002, "0." + "0" * 1001 + "1", "1e1001"]
+)
+@pytest.mark.parametrize("place", ["amount", "more"])
+def test_a_huge_decimal_never_reaches_the_class(text: str, place: str) -> None:
+    """`int(Decimal("1e999999999"))` in a `__post_init__` would take the process with it."""
+    _Refuses.seen.clear()
+    payload: dict[str, Any] = {"amount": "1.50"} | ({"amount": text} if place == "amount" else {"more": ["2.00", text]})
+    with pytest.raises(PayloadError, match="1000 digits"):
+        hydrate(_Price, payload)
+    assert _Refuses.seen == []
+    assert hydrate(_Price, {"amount": "1e1000"}).amount == Decimal("1e1000")
