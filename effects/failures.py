@@ -14,8 +14,9 @@ from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
+from effects.items import read_items, refusal_of
 from effects.states import ExecutionReason
-from effects.types import Applied, Item, Partial, SendResult, Submitted, readable_instant
+from effects.types import Applied, Partial, SendResult, Submitted, readable_instant
 
 __all__ = [
     "Declined",
@@ -199,14 +200,17 @@ def read_answer(answer: object) -> SendResult | FailureClass:
 
 
 def _read_items(answer: Partial) -> SendResult | FailureClass:
-    items = answer.items if isinstance(answer.items, (list, tuple)) else ()
-    if not items or not all(isinstance(item, Item) for item in items):
-        return classify(TypeError("send() returned Partial without a list of Item"))
-    if any(item.applied for item in items):
-        return answer
-    first = next((item for item in items if item.code or item.message), items[0])
+    try:
+        items = read_items(answer.items)
+    except Exception as error:  # noqa: BLE001 - what it made of its items may raise anything
+        return classify(TypeError(f"send() returned Partial with {_text(error)}"))
+    if not items:
+        return classify(TypeError("send() returned Partial without items"))
+    refused = refusal_of(items)
+    if refused is None:
+        return replace(answer, items=items)
     return FailureClass(
-        reason=_R.DECLINED, code=first.code or "no_item_applied", message=first.message, reference=answer.reference,
+        reason=_R.DECLINED, code=refused.code or "no_item_applied", message=refused.message, reference=answer.reference,
         not_applied=True,
     )  # fmt: skip
 

@@ -62,6 +62,10 @@ class Outcome:
 class MissingOutput:
     """Stands in `outcome.output` for an output that cannot be had; whatever is done with it raises.
 
+    A comparison too: it would be a silent "another output". It equals only another one of its kind, so that outcomes
+    can be compared, and can be printed, copied and pickled with them. Python lets nobody answer for `is` and for
+    `isinstance`: who has to tell uses `require()`.
+
     Attributes:
         why: "expired" (retention dropped it) or "unreadable" (this code cannot read it).
         message: the same in words.
@@ -91,7 +95,9 @@ class MissingOutput:
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, MissingOutput) and (self.why, self.message) == (other.why, other.message)
+        if not isinstance(other, MissingOutput):
+            raise self.error()
+        return (self.why, self.message) == (other.why, other.message)
 
     def __hash__(self) -> int:
         return hash((self.why, self.message))

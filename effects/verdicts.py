@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from effects.cleaning import clean_error, clean_reference
+from effects.items import read_items, refusal_of
 from effects.types import Item
 
 __all__ = [
@@ -95,11 +97,13 @@ def read_verdict(answer: object) -> Verdict:
     verdict = replace(answer, proof=proof)
     if not isinstance(verdict, Found):
         return verdict
-    items = verdict.items or ()
-    if not isinstance(items, (list, tuple)) or not all(isinstance(item, Item) for item in items):
-        return Conflict("verify() returned Found with items that are no Item", str(verdict.reference or ""), proof)
-    if items and not any(item.applied for item in items):
+    try:
+        items = read_items(() if verdict.items is None else verdict.items)
+    except Exception as error:  # noqa: BLE001 - what it made of its items may raise anything
+        why = f"verify() returned Found with {clean_error(error)}"
+        return Conflict(why, clean_reference(verdict.reference), proof)
+    refused = refusal_of(items) if items else None
+    if refused is not None:
         # as an answer to the send itself: all was refused, so nothing happened
-        first = next((item for item in items if item.code or item.message), items[0])
-        return ProvenFailed(first.code or "no_item_applied", first.message, verdict.reference, proof)
-    return replace(verdict, items=tuple(items))
+        return ProvenFailed(refused.code or "no_item_applied", refused.message, verdict.reference, proof)
+    return replace(verdict, items=items)

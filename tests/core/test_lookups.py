@@ -18,6 +18,7 @@ from effects.models import Approval, Attempt, Execution, Receipt, Resolution
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
 from tests.core.declared import Charge, Cheap, Deduplicated, Order, Plain
+from tests.core.items import DOUBTFUL_ITEMS
 from tests.core.people import PAYLOAD
 from tests.core.racing import OnSend
 
@@ -168,7 +169,7 @@ def test_an_odd_proof_is_kept_as_it_is(kind: str, proof: Any) -> None:
     assert Receipt.objects.filter(execution=row).last().event != "claim"
 
 
-@pytest.mark.parametrize("items", [5, ["a"], "ab"])
+@pytest.mark.parametrize("items", [5, ["a"], "ab", *DOUBTFUL_ITEMS])
 def test_items_that_are_none_are_a_persons(items: Any) -> None:
     """Something was found, and what of it applied cannot be read."""
     row = look(in_doubt(), effects.Found("ch_1", items=items))

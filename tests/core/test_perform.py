@@ -24,6 +24,7 @@ from tests.core.declared import (
     Plain,
     hook_calls,
 )
+from tests.core.items import DOUBTFUL_ITEMS, Wavering
 from tests.core.reading import events, row_of, run_again
 
 PAYLOAD = ChargePayload("c1", 1000)
@@ -115,9 +116,10 @@ class TestAnswers:
         with provider_says(Charge, effects.Partial([effects.Item("a", True)])):
             assert isinstance(effects.perform(Charge, payload=PAYLOAD, key="order-17"), effects.Completed)
 
-    def test_partial_with_none_applied(self):
+    @pytest.mark.parametrize("others", [(), (effects.Item("b", False),), (effects.Item("", False, message="no"),)])
+    def test_partial_with_none_applied(self, others):
         """A `Partial` of which nothing was applied did not happen."""
-        with provider_says(Charge, effects.Partial([effects.Item("a", False, code="closed")])):
+        with provider_says(Charge, effects.Partial([effects.Item("a", False, code="closed"), *others])):
             outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
         assert isinstance(outcome, effects.Failed)
         assert (outcome.code, outcome.may_have_applied) == ("closed", False)
@@ -143,6 +145,23 @@ class TestAnswers:
         assert isinstance(outcome, effects.Uncertain)
         assert outcome.may_have_applied
         assert "send() returned" in Attempt.objects.get().message
+
+    @pytest.mark.parametrize("items", DOUBTFUL_ITEMS)
+    def test_items_that_do_not_say_what_was_applied_are_doubt(self, items):
+        """Only True and False say it, for each item once: a text is true whatever it says."""
+        with provider_says(Charge, effects.Partial(items, reference="batch_1")):
+            outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+        assert isinstance(outcome, effects.Uncertain)
+        assert outcome.may_have_applied
+        assert "send() returned Partial with" in Attempt.objects.get().message
+
+    def test_items_of_a_class_of_ones_own_are_read_once(self):
+        """What was checked is what is recorded."""
+        with provider_says(Charge, effects.Partial([Wavering("a", True), effects.Item("b", False)])):
+            outcome = effects.perform(Charge, payload=PAYLOAD, key="order-17")
+        assert isinstance(outcome, effects.PartiallyCompleted)
+        assert [type(item) for item in outcome.items] == [effects.Item] * 2
+        assert outcome.items[0].applied is True
 
     @pytest.mark.parametrize(
         "output", [object(), {"amount": 1.5}, {1: "a"}, 2**70, b"bytes", {"at": datetime(2026, 1, 1)}]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -132,6 +135,12 @@ def test_an_output_that_cannot_be_read_permits_no_other_send(reads_no_output: An
         lambda output: output["id"], lambda output: output.id, bool, list,
         lambda output: f"{output}", str, lambda output: "id" in output,
         lambda output: output or {"id": "none"}, len, lambda output: output > 0,
+        lambda output: output == {"id": "ch_1"}, lambda output: output != "x", ["x"].index, [{}, None].count,
+        lambda output: output == None, lambda output: output in ({}, []), iter,  # noqa: E711
+        lambda output: {**output}, lambda output: [*output], sorted,
+        lambda output: effects.Completed("r", "bank.charge", output=output) == effects.Completed("r", "bank.charge"),
+        lambda output: pickle.loads(pickle.dumps(output)) == "x", lambda output: copy.deepcopy(output) == "x",
+        lambda output: json.dumps(output, default=str), lambda output: json.dumps({"output": output}, default=dict),
     ],
 )  # fmt: skip
 def test_whatever_is_done_with_it_says_so(use: Any, deploy: Any) -> None:
@@ -141,8 +150,11 @@ def test_whatever_is_done_with_it_says_so(use: Any, deploy: Any) -> None:
     outcome = effects.get(row.pk).outcome
     with pytest.raises(exceptions.OutputUnavailableError):
         use(outcome.output)  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
+        json.dumps(outcome.output)  # type: ignore[attr-defined]
     assert "no output: " in repr(outcome)
-    assert outcome == effects.get(row.pk).outcome
+    assert outcome == effects.get(row.pk).outcome == pickle.loads(pickle.dumps(outcome)) == copy.deepcopy(outcome)
+    assert len({outcome, effects.get(row.pk).outcome}) == 1
 
 
 def test_it_crashes_no_sweep_and_no_page(reads_no_output: Any, admin_client: Any, sound: None) -> None:

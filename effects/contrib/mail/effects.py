@@ -59,7 +59,8 @@ class SendEmail(Effect[Email]):
         try:
             sender = self.sender_of(email)
             content = compose(email, sender, permit.provider_key).as_bytes()
-            to = [address_of(each) for each in email.to]
+            # one address is asked for once, whatever names it stands under
+            to = list(dict.fromkeys(address_of(each) for each in email.to))
             envelope, reference = address_of(sender), message_id(permit.provider_key, sender)
         except (ValueError, UnicodeError) as error:
             raise InvalidRequest(str(error), code="message") from error
