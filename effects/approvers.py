@@ -8,23 +8,19 @@ from typing import Any, TypeVar, cast
 from django.apps import apps
 from django.contrib.auth import get_backends, get_user_model
 from django.contrib.auth.backends import ModelBackend
-from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import Error
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
+from effects.actors import NO_KEY, are_named, find_user, names_of
 from effects.cleaning import clean_error
 from effects.conf import settings
 from effects.exceptions import EffectDefinitionError
 from effects.types import CALL, GROUP, Actor, ApprovalRule, Context
 
-__all__ = ["USER", "could_decide", "in_words", "is_entitled", "list_people", "somebody_can_decide", "still_entitled"]
+__all__ = ["could_decide", "in_words", "is_entitled", "list_people", "somebody_can_decide", "still_entitled"]
 
-#: What the ids of actors begin with that are users of the project.
-USER = "user:"
-#: What a text that is no primary key of a model raises, such as one from before its keys became UUIDs.
-_NO_KEY = (ValueError, ValidationError)
 #: What a function that names people returns.
 _MANY = (QuerySet, list, tuple, set, frozenset)
 T = TypeVar("T")
@@ -78,13 +74,13 @@ def list_people(rule: ApprovalRule, but: Iterable[str], context: Context[Any] | 
 
     Whom a backend cannot list is missing.
     """
-    seen = {actor.removeprefix(USER) for actor in but if actor.startswith(USER)}
+    excepted, seen = list(but), set()
     source = _source(rule)
     others = [term for term in rule.terms if term != source]
     for user in _candidates(source, context):
-        if str(user.pk) in seen or not user.is_active:
+        if user.pk in seen or not user.is_active or are_named(names_of(user), excepted):
             continue
-        seen.add(str(user.pk))
+        seen.add(user.pk)
         if all(_meets(user, term, context) for term in others):
             yield user
 
@@ -103,13 +99,8 @@ def in_words(rule: ApprovalRule) -> str:
 
 
 def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] | None) -> bool:
-    if not actor_id.startswith(USER):
-        return False
-    try:
-        user = get_user_model()._default_manager.get(pk=actor_id.removeprefix(USER))
-    except (ObjectDoesNotExist, *_NO_KEY):
-        return False
-    return is_entitled(user, rule, context)
+    user = find_user(actor_id)
+    return user is not None and is_entitled(user, rule, context)
 
 
 def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
@@ -165,7 +156,7 @@ def _may_for_target(user: Any, term: str, context: Context[Any]) -> bool:
     label, pk = context.about or ("", "")
     try:
         target = apps.get_model(label)._default_manager.filter(pk=pk).first()
-    except (LookupError, *_NO_KEY):
+    except (LookupError, *NO_KEY):
         return False
     return target is not None and bool(user.has_perm(term, target))
 

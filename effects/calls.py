@@ -17,6 +17,7 @@ from effects import _sending, lineage, queries, redaction, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
 from effects._current import RequestHandle, current
 from effects._writes import write_before_send
+from effects.actors import actor_of
 from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
@@ -30,7 +31,7 @@ from effects.settlement import in_tenant
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot
 from effects.states import ExecutionState
-from effects.types import Actor, Context, Later, Permit, Proceed, Refuse, SendResult, monotonic
+from effects.types import Context, Later, Permit, Proceed, Refuse, SendResult, monotonic
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
 
@@ -61,8 +62,9 @@ def perform(
         payload: what is sent: the effect's payload type, or a dict of its fields. An `effects.Secret` in it is sent
             by this call or not at all.
         key: what makes it one occurrence: "order-17". Inside a protected request it may be left out.
-        requested_by: the user (or actor, or text) who asks; inside a protected request its own user by default.
-        on_behalf_of: for whom they ask; may not approve it either.
+        requested_by: the user who asks, or a text that names a program; inside a protected request its own user by
+            default. A text that is a user's id, number or name is that user.
+        on_behalf_of: for whom they ask, said in the same way; may not approve it either.
         tenant: whose it is; the request's by default.
         about: your own object, for finding it again.
         require_approval: ask people even where the effect's rule does not, and never those who ask for it.
@@ -74,7 +76,7 @@ def perform(
 
     Raises:
         OpenTransactionError: a transaction is open; use `perform_later` there. Nothing was written.
-        PayloadError, KeyRequiredError, NameUnusableError, PayloadConflictError, NobodyEntitledError,
+        PayloadError, KeyRequiredError, NameUnusableError, ActorError, PayloadConflictError, NobodyEntitledError,
             DuplicatePerformError: nothing sent.
         SecretNotKeptError: the payload holds a secret, and people must approve it first; nothing was recorded.
         PayloadUnreadableError: the key is known and its payload cannot be compared any more; nothing was sent.
@@ -240,7 +242,7 @@ def compensate(
 
     Args:
         ref: the completed execution.
-        requested_by: the user (or actor, or text) who asks.
+        requested_by: who asks, as for `perform`.
         on_behalf_of: for whom they ask.
         require_approval: ask people even where the effect's rule does not.
         reason: why, in a person's words; kept on the receipt.
@@ -363,10 +365,14 @@ def _intent(
 ) -> Intent:
     if handle is not None:
         tenant = handle.tenant if tenant is None else tenant
-        requested_by = handle.actor if requested_by is None else requested_by
+    with reaching("telling who asks"):
+        asker = actor_of(requested_by, "requested_by=")
+        acted_for = actor_of(on_behalf_of, "on_behalf_of=")
+    if asker is None and handle is not None and requested_by is None:
+        asker = handle.actor
     return make_intent(
         effect, payload, request=handle.id if handle else None, tenant=tenant or "",
-        requested_by=Actor.of(requested_by), on_behalf_of=Actor.of(on_behalf_of), **options,
+        requested_by=asker, on_behalf_of=acted_for, **options,
     )  # fmt: skip
 
 

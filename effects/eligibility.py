@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from effects._locks import now
+from effects.actors import are_named, is_user, names_of
 from effects.approvers import in_words, is_entitled, list_people, somebody_can_decide, still_entitled
 from effects.effect import get_effect, rule_from_json
 from effects.exceptions import EffectsError
@@ -102,8 +103,8 @@ def eligibility(
 
 def entitlement(row: Execution, approval: Approval, user: Any, *, acting_for: Actor | None = None) -> Eligibility:
     """Return whether `user` may decide this approval at all, whatever became of it."""
-    actor, rule = Actor.of(user), rule_from_json(approval.rule)
-    if actor is None or isinstance(user, (str, Actor)):
+    actor, rule = Actor.of(user) if is_user(user) else None, rule_from_json(approval.rule)
+    if actor is None:
         return Eligibility("anonymous", _("An approval is decided by a person who is logged in."))
     if acting_for is not None and acting_for != actor:
         return Eligibility(
@@ -115,8 +116,8 @@ def entitlement(row: Execution, approval: Approval, user: Any, *, acting_for: Ac
         return Eligibility(
             "requester_unknown", _("Nobody knows who asked for it, so nobody can be told apart from them.")
         )
-    if rule.four_eyes and actor.id in requester_ids(row):
-        return _asked(row, approval, actor)
+    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):
+        return _asked(row, approval, names_of(user))
     try:
         entitled = is_entitled(user, rule, context_for(row, rule))
     except EffectsError as error:
@@ -230,13 +231,13 @@ def context_for(row: Execution, rule: ApprovalRule) -> Context[Any]:
     return context_of(row, payload)
 
 
-def _asked(row: Execution, approval: Approval, actor: Actor) -> Eligibility:
+def _asked(row: Execution, approval: Approval, names: frozenset[str]) -> Eligibility:
     """Return how a requester came to be one."""
-    if row.requested_by and row.requested_by["id"] == actor.id:
+    if row.requested_by and are_named(names, [row.requested_by["id"]]):
         return Eligibility("asked", _("You asked for this one; somebody else has to decide."))
-    if row.on_behalf_of and row.on_behalf_of["id"] == actor.id:
+    if row.on_behalf_of and are_named(names, [row.on_behalf_of["id"]]):
         return Eligibility("asked_for_you", _("It was asked for on your behalf; somebody else has to decide."))
-    if actor.id not in _own_requester_ids(row):
+    if not are_named(names, _own_requester_ids(row)):
         what = _("undoes") if row.compensates_id is not None else _("asks for again")
         text = _(
             "You asked for what this one %(does)s, or it was asked for on your behalf; somebody else has to decide."
@@ -255,8 +256,11 @@ def _own_requester_ids(row: Execution) -> set[str]:
 
 def _voters(row: Execution, approval: Approval) -> set[str]:
     """Return the ids of those who approved; under four eyes, who joined as a requester since does not count."""
-    voters = {vote.actor_id for vote in approval.votes.all() if vote.decision == "approve"}
-    return voters - requester_ids(row) if approval.rule.get("four_eyes", True) else voters
+    voters = {vote.actor_id: vote.actor_label for vote in approval.votes.all() if vote.decision == "approve"}
+    if not approval.rule.get("four_eyes", True):
+        return set(voters)
+    asked = requester_ids(row)
+    return {actor_id for actor_id, label in voters.items() if not are_named((actor_id, label), asked)}
 
 
 def _over(approval: Approval, at: datetime) -> str:

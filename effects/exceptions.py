@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from effects.outcomes import Outcome
 
 __all__ = [
+    "ActorError",
     "ApprovalError",
     "CapacityError",
     "CommitLostError",
@@ -122,6 +123,15 @@ class NameUnusableError(EffectsError, ValueError):
     """A name is empty, too long, or holds what PostgreSQL keeps in no text; nothing was recorded."""
 
     code = "name_unusable"
+
+
+class ActorError(EffectsError, TypeError):
+    """Where a person or a program is meant something else was passed, or a text that means two.
+
+    Nothing was recorded.
+    """
+
+    code = "actor_unusable"
 
 
 class DuplicatePerformError(EffectsError):

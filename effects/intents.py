@@ -183,7 +183,7 @@ def make_intent(
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
-        require_approval=require_approval, supersedes=supersedes, compensates=compensates, reason=reason,
+        require_approval=bool(require_approval), supersedes=supersedes, compensates=compensates, reason=reason,
         seen_revision=seen_revision,
     )  # fmt: skip
     context = context_of_intent(intent)

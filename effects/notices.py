@@ -9,9 +9,8 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
-
-from effects.approvers import USER, list_people
+from effects.actors import find_user
+from effects.approvers import list_people
 from effects.eligibility import count_missing, entitled_people, outlook, requester_ids
 from effects.models import Approval, Execution, PendingNotice
 from effects.snapshots import ExecutionSnapshot, actor_from_json, snapshot
@@ -105,10 +104,9 @@ def _people(row: Execution, approval: Approval | None, event: NoticeEvent) -> It
 def _users(actor_ids: Iterable[str]) -> Iterator[Any]:
     """Iterate over the active users among actors; names and deleted accounts are nobody to tell."""
     for actor_id in sorted(actor_ids):
-        if actor_id.startswith(USER):
-            user = get_user_model()._default_manager.filter(pk=actor_id.removeprefix(USER)).first()
-            if user is not None and user.is_active:
-                yield user
+        user = find_user(actor_id)
+        if user is not None and user.is_active:
+            yield user
 
 
 def _approval_snapshot(row: Execution, approval: Approval) -> ApprovalSnapshot:

@@ -10,6 +10,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from effects import background, consequences, transitions
+from effects._commits import reaching
+from effects.actors import USER, actor_of, find_user, is_user
 from effects.dispatch import send_hint
 from effects.eligibility import why_not_end
 from effects.exceptions import ApprovalError, ExecutionNotFoundError, NotEntitledError
@@ -64,8 +66,8 @@ def deny(
 def withdraw(ref: str | UUID, *, by: Any, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
     """Take back a request for approval, or a grant that was not used yet; only as it was at `revision`, if given.
 
-    A user object must be one who asked for it, whose own approval it is, or who may cancel; a name or an `Actor` stands
-    for a program that is trusted.
+    A user, by whatever name, must be one who asked for it, whose own approval it is, or who may cancel; any other text
+    or `Actor` stands for a program that is trusted.
 
     Raises:
         NotEntitledError: this person may not; nothing changed.
@@ -180,20 +182,26 @@ def _uuid(ref: str | UUID) -> UUID:
 
 
 def _who(by: Any) -> Actor:
-    actor = Actor.of(by)
+    with reaching("telling who does it"):
+        actor = actor_of(by, "by=")
     if actor is None:
         raise ApprovalError("by= is the person who does it.")
     return actor
 
 
 def _refuse_stranger(ref: str | UUID, by: Any) -> None:
-    """Refuse a user who has no part in an execution; requesters and votes are only added to, so no lock is needed."""
-    if by is None or isinstance(by, (str, Actor)):
+    """Refuse a user who has no part in an execution, by whatever name; a program is trusted.
+
+    Requesters and votes are only added to, so no lock is needed.
+    """
+    actor = _who(by)
+    person = by if is_user(by) else find_user(actor.id)
+    if person is None and not actor.id.startswith(USER):
         return
     row = Execution.objects.filter(pk=_uuid(ref)).first()
     if row is None:
         raise ExecutionNotFoundError(f"There is no execution {ref}")
-    reason = why_not_end(row, row.approvals.filter(state__in=values(APPROVAL_LIVE)), by)
+    reason = why_not_end(row, row.approvals.filter(state__in=values(APPROVAL_LIVE)), person)
     if reason:
         raise NotEntitledError(reason)
 

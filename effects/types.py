@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
+from effects.exceptions import ActorError
 from effects.names import LONGEST_NAME, UNSTORABLE, check_name, is_storable
 from effects.states import Word
 
@@ -166,12 +167,20 @@ class Actor:
 
     @classmethod
     def of(cls, who: Any) -> Actor | None:
-        """Return the actor for a user, an actor, a name or None (also for an anonymous user)."""
+        """Return the actor for a user, an actor, a name or None (also for an anonymous or unsaved user).
+
+        A text is taken as it is: that it may be the name of a user, whoever records it finds out.
+
+        Raises:
+            ActorError: it is none of these, such as a user's number.
+        """
         if who is None or isinstance(who, Actor):
             return who
         if isinstance(who, str):
             # an empty header or setting names nobody
             return cls(who, who) if who.strip() else None
+        if not hasattr(who, "pk") and not hasattr(who, "is_anonymous"):
+            raise ActorError(f"{who!r:.80} is a {type(who).__name__}, not a user, an Actor or a text")
         if getattr(who, "is_anonymous", False) or getattr(who, "pk", None) is None:
             return None
         return cls(f"user:{who.pk}", str(who.get_username()) if hasattr(who, "get_username") else str(who))

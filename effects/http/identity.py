@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from effects.actors import actor_of_login
 from effects.conf import settings
 from effects.names import LONGEST_NAME, is_storable
 from effects.types import Actor
@@ -43,7 +44,7 @@ def identify(request: Any, declared: Callable[[Any], str | None] | str | None = 
 
 
 def _actor(request: Any) -> Actor | None:
-    return Actor.of(getattr(request, "user", None))
+    return actor_of_login(getattr(request, "user", None))
 
 
 def checked_name(value: object, of: str) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_approval, lock_execution
+from effects.actors import is_user
 from effects.effect import rule_from_json
 from effects.eligibility import eligibility, entitlement, valid_voters
 from effects.exceptions import (
@@ -164,8 +165,8 @@ def _count_votes(row: Execution, approval: Approval) -> int:
 
 
 def _actor(user: Any) -> Actor:
-    actor = Actor.of(user)
-    if actor is None or isinstance(user, (str, Actor)):
+    actor = Actor.of(user) if is_user(user) else None
+    if actor is None:
         raise NotEntitledError("An approval is decided by a person who is logged in.")
     return actor
 

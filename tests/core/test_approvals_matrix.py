@@ -38,7 +38,7 @@ def people() -> dict[str, Any]:
     found["stranger"] = person("stranger", approver=False)
     found["canceller"] = person("canceller", approver=False)
     found["canceller"].user_permissions.add(Permission.objects.get(codename="cancel_execution"))
-    return {**found, "nobody": None, "program": "billing", "actor": Actor("user:999", "somebody")}
+    return {**found, "nobody": None, "program": "billing", "actor": Actor("service:999", "somebody")}
 
 
 def awaiting(everybody: dict[str, Any]) -> Execution:

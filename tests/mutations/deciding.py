@@ -63,7 +63,7 @@ MUTATIONS = (
         (
             Edit(
                 "effects/eligibility.py",
-                "    if rule.four_eyes and actor.id in requester_ids(row):",
+                "    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):",
                 "    if False:",
             ),
         ),

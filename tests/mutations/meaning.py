@@ -6,6 +6,7 @@ from tests.mutations.rule import Edit, Mutation
 
 __all__ = ["MUTATIONS"]
 
+_ACTORS = "tests/core/test_actors.py"
 _LINEAGE = "tests/core/test_lineage.py"
 
 MUTATIONS = (
@@ -48,6 +49,42 @@ MUTATIONS = (
                 "effects/lineage.py",
                 '    required = bool(predecessor.contract.get("require_approval"))\n',
                 "    required = False\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "a user's name is a program",
+        "section 4, vote",
+        f"{_ACTORS}::test_by_whatever_name_a_person_does_not_approve_what_they_asked_for",
+        (
+            Edit(
+                "effects/actors.py",
+                "        return _meant(Actor(who, who), what) if who.strip() else None",
+                "        return Actor(who, who) if who.strip() else None",
+            ),
+        ),
+    ),
+    Mutation(
+        "a number is nobody",
+        "section 5",
+        f"{_ACTORS}::test_what_is_nobody_is_an_error_that_says_what_to_pass",
+        (
+            Edit(
+                "effects/actors.py",
+                "    if not is_user(who):\n        raise",
+                "    if not is_user(who):\n        return None\n        raise",
+            ),
+        ),
+    ),
+    Mutation(
+        "a name that became a user's is still a program's at the vote",
+        "section 4, vote",
+        f"{_ACTORS}::test_a_name_that_becomes_a_users_later_is_theirs",
+        (
+            Edit(
+                "effects/eligibility.py",
+                "    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):",
+                "    if rule.four_eyes and actor.id in requester_ids(row):",
             ),
         ),
     ),

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 
+from effects.actors import actor_of
 from effects.approvers import could_decide
 from effects.conf import settings
 from effects.eligibility import eligibility, is_approver, may_take_back, requester_ids
@@ -93,7 +94,7 @@ def caller_of(request: Any) -> Caller:
     if who.actor is None:
         raise PermissionDenied("An account of this site is needed.")
     principal = settings.ON_BEHALF_OF
-    acted_for = Actor.of(principal(request)) if principal else None
+    acted_for = actor_of(principal(request), "What ON_BEHALF_OF returned") if principal else None
     if acted_for is not None and acted_for.id == who.actor.id:
         acted_for = None
     return Caller(request.user, who.actor, who.tenant, acted_for)

@@ -32,7 +32,7 @@ def propose(caller: Caller, operation: str, payload: dict[str, Any]) -> Outcome:
     if reason:
         raise ProposalError("proposal_refused", reason=reason)
     return perform_later(
-        effect.operation, payload=loaded, requested_by=caller.user, on_behalf_of=caller.principal,
+        effect.operation, payload=loaded, requested_by=caller.actor, on_behalf_of=caller.principal,
         tenant=caller.tenant, require_approval=True,
     )  # fmt: skip
 
