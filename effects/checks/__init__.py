@@ -20,6 +20,7 @@ CHECKS = (
     rules.check_risk_rules,
     views.check_views_beside,
     views.check_transactions_of_views,
+    views.check_paths_to_protection,
     views.check_effects_of_views,
     views.check_status_url,
     views.check_cors,

@@ -21,14 +21,15 @@ from effects.conf import settings
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.http.answers import REPLAYED, STATUS
+from effects.http.call_paths import protection_behind, protection_of
 from effects.http.keys import HEADER
-from effects.http.placement import protection_of
 from effects.http.protection import Protection
 from effects.operations import operations
 
 __all__ = [
     "check_cors",
     "check_effects_of_views",
+    "check_paths_to_protection",
     "check_signing_secrets",
     "check_status_url",
     "check_transactions_of_views",
@@ -72,6 +73,31 @@ def check_transactions_of_views(**_kwargs: Any) -> list[checks.CheckMessage]:
                 )
             )
     return found
+
+
+def check_paths_to_protection(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """W015: a protected method of a class that none of its handlers is seen to call."""
+    classes: dict[type[Any], str] = {}
+    reached = {id(view.protection) for view in protected_views()}
+
+    def owners(route: str, callback: Any) -> Iterator[tuple[type[Any], str]]:
+        owner = getattr(callback, "cls", None) or getattr(callback, "view_class", None)
+        if owner is not None:
+            yield owner, route
+
+    for owner, route in _found_at_urls(owners):
+        classes.setdefault(owner, route)
+    return [
+        make_warning(
+            15,
+            f"{owner.__name__}.{name} at {route!r} is protected, and no method that answers a request is seen to call "
+            "it: ATOMIC_REQUESTS, throttles and the schema do not know of it.",
+            "Put @idempotent on the method that answers the request: post(), put(), patch(), delete(), or an action.",
+        )
+        for owner, route in classes.items()
+        for name in dir(owner)
+        if (told := protection_of(inspect.getattr_static(owner, name))) is not None and id(told) not in reached
+    ]
 
 
 def check_views_beside(**_kwargs: Any) -> list[checks.CheckMessage]:
@@ -211,7 +237,7 @@ def _protections(callback: Any) -> Iterator[Protection]:
         return
     actions = getattr(callback, "actions", None) or {}
     for method in owner.http_method_names:
-        told = protection_of(inspect.getattr_static(owner, actions.get(method, method), None))
+        told = protection_behind(owner, actions.get(method, method))
         if told is not None:
             yield told
 

@@ -33,7 +33,14 @@ from effects.http.fingerprints import (
 from effects.http.identity import Identity, identify
 from effects.http.journaled import run_journaled
 from effects.http.keys import META_NAME, KeyInvalidError, parse_key
-from effects.http.placement import exempt, is_async, refuse_outer_transaction, refuse_placement, refuse_safe_method
+from effects.http.placement import (
+    exempt,
+    is_async,
+    refuse_inner_method,
+    refuse_outer_transaction,
+    refuse_placement,
+    refuse_safe_method,
+)
 from effects.http.problems import problem
 from effects.http.protection import Freeze, Protection, make_protection
 from effects.http.transactional import run_transactional
@@ -116,7 +123,9 @@ class Protected:
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         """Learn the class: its views leave ATOMIC_REQUESTS."""
-        refuse_safe_method(name, self.effects_protection.operation.name, is_viewset=hasattr(owner, "get_extra_actions"))
+        operation = self.effects_protection.operation
+        refuse_safe_method(name, operation.name, is_viewset=hasattr(owner, "get_extra_actions"))
+        refuse_inner_method(self.__wrapped__, name, owner, operation.name, operation.mode)
         exempt(owner)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:

@@ -18,13 +18,12 @@ from effects import queries
 from effects._logs import get_logger
 from effects.exceptions import JournalUnavailableError
 from effects.http.answers import rendered
+from effects.http.call_paths import protection_behind
 from effects.http.calls import Call
 from effects.http.case_blocks import unmarked_test_blocks
 from effects.http.identity import identify
 from effects.http.json_bodies import deep_error
 from effects.http.keys import META_NAME, KeyInvalidError, parse_key
-from effects.http.placement import protection_of
-from effects.http.protection import Protection
 from effects.transitions import request_binding
 
 __all__ = [
@@ -148,7 +147,8 @@ class ReplaySparingScopedRateThrottle(SparesReplays, ScopedRateThrottle):
 def _runs_nothing(request: Request, view: APIView) -> bool:
     """Return whether the decorator answers a request without its handler, as far as can be known now."""
     method = (request.method or "").lower()
-    protection: Protection | None = protection_of(getattr(view, method, None))
+    # a view set's own name for what the method reaches; both names are bound to it by `as_view`
+    protection = protection_behind(type(view), getattr(view, "action", None) or method)
     if protection is None:
         return False
     try:

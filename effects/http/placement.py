@@ -21,24 +21,27 @@ from django.utils.decorators import classonlymethod
 
 from effects._commits import refuse_open_transactions
 from effects.exceptions import OpenTransactionError
+from effects.http.call_paths import protection_behind, protection_of
 from effects.http.case_blocks import unmarked_test_blocks
 
 __all__ = [
-    "MARK",
     "exempt",
     "is_async",
-    "is_protected",
-    "protection_of",
+    "refuse_inner_method",
     "refuse_outer_transaction",
     "refuse_placement",
     "refuse_safe_method",
 ]
 
-#: The attribute by which a protected view is known through decorators that copy attributes.
-MARK = "effects_protection"
 _SAFE_METHODS = frozenset({"get", "head", "options", "trace"})
 _SAFE_ACTIONS = frozenset({"list", "retrieve"})
 _EXEMPT = "_effects_exempt"
+#: Methods of views that people may take for handlers, and the handler to use where it is known.
+_INNER_METHODS = {
+    "perform_create": "create", "perform_update": "update", "perform_destroy": "destroy",
+    "dispatch": "", "setup": "", "initial": "", "initialize_request": "", "finalize_response": "",
+    "handle_exception": "", "form_valid": "", "form_invalid": "", "http_method_not_allowed": "",
+}  # fmt: skip
 
 
 def refuse_placement(view: Any, operation: str, mode: str) -> None:
@@ -65,7 +68,7 @@ def refuse_placement(view: Any, operation: str, mode: str) -> None:
         )
     if not callable(view):
         raise ImproperlyConfigured(f"{line} goes on a view, not on {view!r}")
-    if is_protected(view):
+    if protection_of(view) is not None:
         raise ImproperlyConfigured(f"{name} has @idempotent twice; leave one:\n\n    {line}\n    def {name}(…): …")
     if "_update_method_wrapper.<locals>" in getattr(view, "__qualname__", ""):
         raise ImproperlyConfigured(
@@ -93,32 +96,35 @@ def refuse_safe_method(name: str, operation: str, *, is_viewset: bool = False) -
         )
 
 
+def refuse_inner_method(view: Any, name: str, owner: type[Any], operation: str, mode: str) -> None:
+    """Refuse methods of a class that are no handler of a request, when the class is made.
+
+    Raises:
+        ImproperlyConfigured: with the corrected lines.
+    """
+    if name not in _INNER_METHODS and not name.startswith("perform_") and _takes_request(view):
+        return
+    better = _INNER_METHODS.get(name) or ("create" if hasattr(owner, "get_extra_actions") else "post")
+    raise ImproperlyConfigured(
+        f"@idempotent({operation!r}) on {owner.__name__}.{name}(): it is no method that answers one request, so "
+        f"there is no key and no answer there. Put it on the one that does:\n\n    class {owner.__name__}(…):\n"
+        f"        @idempotent({operation!r}, mode={mode!r}, …)\n        def {better}(self, request, *args, **kwargs): …"
+    )
+
+
+def _takes_request(view: Any) -> bool:
+    """Return whether a method takes something after its own object, by position; a handler takes the request there."""
+    try:
+        parameters = list(inspect.signature(view).parameters.values())
+    except (TypeError, ValueError):
+        return True  # not to be known of a callable written in C
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 or any(one.kind == one.VAR_POSITIONAL for one in parameters)
+
+
 def is_async(view: Any) -> bool:
     """Return whether calling a view gives a coroutine, whatever decorators are around it."""
     return iscoroutinefunction(view) or iscoroutinefunction(inspect.unwrap(view))
-
-
-def is_protected(view: Any) -> bool:
-    """Return whether a view, or what its decorators wrap, is protected."""
-    return protection_of(view) is not None
-
-
-def protection_of(view: Any) -> Any:
-    """Return what `@idempotent` was told of a view, through its decorators and `@api_view`; None for any other."""
-    while view is not None:
-        view = getattr(view, "__func__", view)
-        told = getattr(view, "__dict__", {}).get(MARK)
-        if told is not None:
-            return told
-        view = getattr(view, "__wrapped__", None) or _below_api_view(view)
-    return None
-
-
-def _below_api_view(view: Any) -> Any:
-    """Return the function that `@api_view` calls: its handler keeps it in a closure and nowhere else."""
-    if not getattr(view, "__qualname__", "").startswith("api_view.<locals>."):
-        return None
-    return inspect.getclosurevars(view).nonlocals.get("func")
 
 
 def refuse_outer_transaction(operation: str) -> None:
@@ -182,9 +188,9 @@ def _exempted(callback: Any, cls: type[Any]) -> Any:
 
 def _leads_to_protected(callback: Any, cls: type[Any], method: str) -> bool:
     name = method.lower()
-    actions = getattr(callback, "actions", None)
-    attribute = inspect.getattr_static(cls, actions.get(name, name) if actions else name, None)
-    return is_protected(attribute)
+    actions = getattr(callback, "actions", None) or {}
+    # a safe request runs unprotected wherever it ends, and keeps its transaction
+    return name not in _SAFE_METHODS and protection_behind(cls, actions.get(name, name)) is not None
 
 
 def _atomic_aliases(exempted: set[str]) -> Iterator[str]:

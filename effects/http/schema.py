@@ -18,13 +18,13 @@ from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 from drf_spectacular.utils import Direction, OpenApiParameter, OpenApiResponse
 from rest_framework.views import APIView
 
-from effects.http.placement import MARK
+from effects.http.call_paths import protection_behind
 from effects.http.problems import CODES, CONTENT_TYPE, Code
 from effects.http.protection import Protection
 from effects.http.status import operation_status
 from effects.states import ExecutionState, RequestState
 
-__all__ = ["DescribedFields", "DescribedViews", "protection_of"]
+__all__ = ["DescribedFields", "DescribedViews"]
 
 Schema = dict[str, Any]
 
@@ -70,24 +70,6 @@ class DescribedFields(OpenApiSerializerFieldExtension):  # type: ignore[no-untyp
         return {"type": "string", "enum": [str(word) for word in self.target.words]}
 
 
-def protection_of(view: type[Any], name: str) -> Protection | None:
-    """Return what the `@idempotent` on a view's method was told; None where there is none."""
-    attribute: Any = inspect.getattr_static(view, name, None)
-    while attribute is not None:
-        found: Protection | None = getattr(attribute, "__dict__", {}).get(MARK)
-        if found is not None:
-            return found
-        attribute = getattr(attribute, "__wrapped__", None) or _below_api_view(attribute)
-    return None
-
-
-def _below_api_view(handler: Any) -> Any:
-    """Return the function below `@api_view`, which keeps it in the closure of its class's methods alone."""
-    if getattr(handler, "__qualname__", "") == "api_view.<locals>.decorator.<locals>.handler":
-        return inspect.getclosurevars(handler).nonlocals.get("func")
-    return None
-
-
 @functools.cache
 def _described(view: type[APIView]) -> type[APIView]:
     """Return a subclass whose methods carry our schema class, as `@extend_schema` would put it there.
@@ -98,7 +80,7 @@ def _described(view: type[APIView]) -> type[APIView]:
     methods = {
         name: _method(view, name, protection, documented.get(name))
         for name in dir(view)
-        if ((protection := protection_of(view, name)) or name in documented) and _schema_of(view, name)
+        if ((protection := protection_behind(view, name)) or name in documented) and _schema_of(view, name)
     }
     if not methods:
         return view
