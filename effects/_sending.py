@@ -19,12 +19,12 @@ from effects.consequences import after_change
 from effects.effect import Effect
 from effects.exceptions import FencedError, JournalUnavailableError, OutcomeUnrecordedError
 from effects.failures import classify, is_interrupt, read_answer
-from effects.intents import summary_as_json
 from effects.models import Execution
 from effects.models.base import new_id
 from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import ExecutionState
+from effects.summaries import summary_of
 from effects.transitions import NotSentInTime, Report
 from effects.types import Context, Later, Permit, Precondition, Refuse, monotonic
 
@@ -84,7 +84,7 @@ def license_row(
         return execution
     if isinstance(ready, Later):
         return transitions.postpone_send(row.pk, ready.after, ready.reason)
-    summary = summary_as_json(effect.describe(context))
+    summary = summary_of(effect, context)
     attempt, started = new_id(), monotonic()
     decision = write_before_send(
         lambda: transitions.permit(

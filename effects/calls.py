@@ -295,7 +295,7 @@ def supersede(
     """
     refuse_open_transactions("effects.supersede")
     with reaching("asking again"):
-        old = Execution.objects.get(pk=queries.get(ref).id)
+        old = Execution.objects.select_related("compensates").get(pk=queries.get(ref).id)
     found, handle = _find(old.operation)
     with in_tenant(old.tenant), redaction.hiding(payload):
         intent = _intent(
@@ -385,7 +385,8 @@ def _following(supersede: str | UUID | None, handle: RequestHandle | None) -> di
     if supersede is None:
         return {}
     with reaching("performing an effect"):
-        inherited = lineage.successor_of(Execution.objects.get(pk=queries.get(supersede).id))
+        old = Execution.objects.select_related("compensates").get(pk=queries.get(supersede).id)
+        inherited = lineage.successor_of(old)
     if handle is not None:
         # a request works for its own tenant, whatever it names
         inherited["tenant"] = handle.tenant

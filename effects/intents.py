@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -13,14 +13,14 @@ from effects.effect import Effect, rule_as_json
 from effects.exceptions import (
     EffectDefinitionError,
     KeyRequiredError,
-    PayloadError,
     PayloadUnreadableError,
     SecretNotKeptError,
 )
 from effects.models.base import new_id
 from effects.names import check_name, is_storable
 from effects.risk_rules import project_rules_of
-from effects.types import Actor, ApprovalRule, Context, Summary
+from effects.summaries import digest_of_summary, summary_of
+from effects.types import Actor, ApprovalRule, Context, Predecessor
 
 __all__ = [
     "Intent",
@@ -31,7 +31,6 @@ __all__ = [
     "make_intent",
     "provider_key_of",
     "refuse_to_wait",
-    "summary_as_json",
 ]
 
 #: The longest key, and the longest label of a model; the columns' widths.
@@ -44,6 +43,7 @@ class Intent:
 
     Attributes:
         require_approval: whether people were to be asked whatever the effect's own rule says; so its successor does.
+        derived_from: what it undoes or asks for again, as people are told.
         reason: why a person has an older one undone or superseded, in their words.
         seen_revision: the older one's that they saw; None: they saw no page.
     """
@@ -69,6 +69,7 @@ class Intent:
     generation: int = 1
     supersedes: UUID | None = None
     compensates: UUID | None = None
+    derived_from: tuple[Predecessor, ...] = ()
     reason: str = ""
     seen_revision: int | None = None
 
@@ -109,25 +110,6 @@ def provider_key_of(effect: Effect[Any], tenant: str, key: str, generation: int 
     return "fx_" + canonical.digest("effects.provider_key", *parts)[:40]
 
 
-def summary_as_json(summary: Summary) -> dict[str, Any]:
-    """Return the frozen form of a summary, every value cleaned to what a page and jsonb can hold.
-
-    Raises:
-        EffectDefinitionError: `describe` returned something else.
-        PayloadError: the amount is no integer of minor units.
-    """
-    if not isinstance(summary, Summary):
-        raise EffectDefinitionError(f"describe() returned {summary!r:.80}: return effects.Summary(title, …)")
-    if summary.amount is not None and (isinstance(summary.amount, bool) or not isinstance(summary.amount, int)):
-        raise PayloadError("money is an integer of minor units", path="summary.amount")
-    data = asdict(summary)
-    # pairs: jsonb sorts the names of an object, and people are shown the facts in the order that was meant
-    data["facts"] = [[canonical.clean_text(name, 255), canonical.clean_text(it)] for name, it in summary.facts.items()]
-    for name in ("title", "currency", "target"):
-        data[name] = canonical.clean_text(data[name], 255)
-    return data
-
-
 def approval_digest(
     *,
     operation: str,
@@ -159,6 +141,7 @@ def make_intent(
     require_approval: bool,
     supersedes: UUID | None = None,
     compensates: UUID | None = None,
+    derived_from: tuple[Predecessor, ...] = (),
     reason: str = "",
     seen_revision: int | None = None,
 ) -> Intent:
@@ -183,11 +166,11 @@ def make_intent(
         provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
         payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
-        require_approval=bool(require_approval), supersedes=supersedes, compensates=compensates, reason=reason,
-        seen_revision=seen_revision,
+        require_approval=bool(require_approval), supersedes=supersedes, compensates=compensates,
+        derived_from=derived_from, reason=reason, seen_revision=seen_revision,
     )  # fmt: skip
     context = context_of_intent(intent)
-    summary = summary_as_json(effect.describe(context))
+    summary = summary_of(effect, context)
     rule = _tightened(effect, effect.approval(context))
     if require_approval:
         # who asks is not who agrees, also where the effect itself would let them
@@ -271,18 +254,13 @@ def _tightened(effect: Effect[Any], said: object) -> ApprovalRule | None:
     return rule
 
 
-def digest_of_summary(summary: dict[str, Any]) -> str:
-    """Return the digest that a changed summary is noticed by."""
-    return canonical.digest("effects.summary", canonical.dump(summary))
-
-
 def context_of_intent(intent: Intent) -> Context[Any]:
     """Return what an effect's methods are told before there is a row."""
     return Context(
         ref=str(intent.id), operation=intent.operation, payload=intent.payload, tenant=intent.tenant, key=intent.key,
         provider_key=intent.provider_key, requested_by=intent.requested_by, on_behalf_of=intent.on_behalf_of,
         attempt=0, reference="", about=intent.about,
-        compensates=str(intent.compensates) if intent.compensates else None,
+        compensates=str(intent.compensates) if intent.compensates else None, derived_from=intent.derived_from,
     )  # fmt: skip
 
 

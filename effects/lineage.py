@@ -9,7 +9,8 @@ from uuid import UUID
 
 from effects._commits import journal
 from effects.models import Execution
-from effects.types import Actor
+from effects.states import ExecutionState
+from effects.types import COMPENSATES, SUPERSEDES, Actor, Predecessor
 
 __all__ = ["COLUMNS", "Column", "Origin", "earlier_requester_ids", "successor_of", "undoing_of"]
 
@@ -37,7 +38,7 @@ class Column:
 _I, _D, _F = Origin.INHERITED, Origin.DERIVED, Origin.FRESH
 _HISTORY = Column(_F, _F, "It tells what became of this execution alone.")
 _DECLARED = Column(_D, _D, "The declaration says it as it is when this is recorded, as for any new execution.")
-_SHOWN = Column(_D, _D, "People are shown what this one does, described anew.")
+_SHOWN = Column(_D, _D, "People are shown what this one does, described anew, and what it is derived from.")
 
 #: Every column of `Execution`. `undoing_of` and `successor_of` read it; a test compares it with the model.
 COLUMNS: dict[str, Column] = {
@@ -97,14 +98,29 @@ _SAID: dict[str, tuple[str, Any]] = {
 def undoing_of(original: Execution) -> dict[str, Any]:
     """Return what the intent to undo an execution says beside its payload and who asks."""
     inherited = {_SAID[name][0]: _SAID[name][1](original) for name in _SAID if COLUMNS[name].undoing is _I}
-    return {**inherited, "key": f"compensate:{original.pk}:{original.generation}", "compensates": original.pk}
+    key = f"compensate:{original.pk}:{original.generation}"
+    told = (_told(original, COMPENSATES),)
+    return {**inherited, "key": key, "compensates": original.pk, "derived_from": told}
 
 
 def successor_of(predecessor: Execution) -> dict[str, Any]:
     """Return what the intent to supersede an execution says beside its payload and who asks."""
     inherited = {_SAID[name][0]: _SAID[name][1](predecessor) for name in _SAID if COLUMNS[name].successor is _I}
     required = bool(predecessor.contract.get("require_approval"))
-    return {**inherited, "supersedes": predecessor.pk, "require_approval": required}
+    undone = (_told(predecessor.compensates, COMPENSATES),) if predecessor.compensates is not None else ()
+    told = (*undone, _told(predecessor, SUPERSEDES))
+    return {**inherited, "supersedes": predecessor.pk, "require_approval": required, "derived_from": told}
+
+
+def _told(row: Execution, relation: str) -> Predecessor:
+    """Return a row as people are told of it who decide about what is derived from it."""
+    text = row.summary.get("title") or f"{row.operation} {row.key}"
+    items = row.items or ()
+    if relation == COMPENSATES and items:
+        text += f" (of which {sum(bool(item['applied']) for item in items)} of {len(items)} items happened)"
+    if relation == SUPERSEDES and row.state in (ExecutionState.FAILED, ExecutionState.REJECTED):
+        text += f" ({row.state}: {row.failure_code or row.reason})".replace("_", " ")
+    return Predecessor(relation, str(row.pk), text)
 
 
 #: UNION, not UNION ALL: no execution is visited twice, whatever names whom.

@@ -28,9 +28,18 @@ from effects.outcomes import (
     Uncertain,
 )
 from effects.states import EXECUTION_SETTLED, REQUEST_ENDED, ExecutionState, RequestState
+from effects.summaries import predecessors_in
 from effects.types import Actor, Context, Item
 
-__all__ = ["ExecutionSnapshot", "RequestSnapshot", "actor_from_json", "barrier", "context_of", "outcome_of", "snapshot"]
+__all__ = [
+    "ExecutionSnapshot",
+    "RequestSnapshot",
+    "actor_from_json",
+    "barrier",
+    "context_of",
+    "outcome_of",
+    "snapshot",
+]
 
 log = get_logger("effects.snapshots")
 
@@ -123,6 +132,7 @@ def context_of(row: Execution, payload: Any, *, previous: Outcome | None = None,
         previous=previous,
         token=token,
         compensates=str(row.compensates_id) if row.compensates_id else None,
+        derived_from=predecessors_in(row.summary),
     )
 
 
@@ -149,6 +159,8 @@ class ExecutionSnapshot:
     reference: str
     requested_by: Actor | None
     about: tuple[str, str] | None
+    supersedes: str | None
+    compensates: str | None
     summary: dict[str, Any]
     created_at: datetime
     settled_at: datetime | None
@@ -224,6 +236,8 @@ def snapshot(row: Execution) -> ExecutionSnapshot:
         reference=row.reference,
         requested_by=actor_from_json(row.requested_by),
         about=(row.about_type, row.about_id) if row.about_type else None,
+        supersedes=str(row.supersedes_id) if row.supersedes_id else None,
+        compensates=str(row.compensates_id) if row.compensates_id else None,
         summary=row.summary,
         created_at=row.created_at,
         settled_at=row.settled_at,

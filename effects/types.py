@@ -285,6 +285,19 @@ class Summary:
     target: str = ""
 
 
+#: The relations of a derived execution: it undoes the other one, or asks for it again.
+COMPENSATES, SUPERSEDES = "compensates", "supersedes"
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """What an execution is derived from: the relation, the other one's ref, and that one in words, as it stood then."""
+
+    relation: str
+    ref: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Permit:
     """The licence for one request to the provider: send under `provider_key`, before `deadline`.
@@ -321,6 +334,7 @@ class Context(Generic[P]):
     previous: Outcome | None = None
     token: Any = field(default=None, repr=False)
     compensates: str | None = None
+    derived_from: tuple[Predecessor, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from effects.models import Approval, Execution, Receipt, Request, RequestExecuti
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
-from effects_admin.display import age, money, pretty, visible
+from effects_admin.display import age, money, money_of, pretty, visible
 from effects_admin.evidence import read_evidence
 from effects_admin.outlook import next_steps, next_steps_of_request
 from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
@@ -138,7 +138,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         return {
             "meaning": EXECUTION_MEANINGS.get(case.row.state, ""),
             "because": REASONS.get(case.row.reason, ""),
-            "summary": case.approval.summary if case.approval else case.row.summary,
+            "summary": case.summary,
             "payload": pretty(case.row.payload) if may(request.user, VIEW_PAYLOAD, case.row) else None,
             "payload_permission": VIEW_PAYLOAD,
         }
@@ -280,7 +280,7 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
     @admin.display(description="amount")
     def amount_shown(self, row: Approval) -> str:
         """The amount that approvers see."""
-        return money(row.execution.amount, row.execution.currency)
+        return money_of(row.summary)
 
     @admin.display(description="decide by")
     def decide_by_shown(self, row: Approval) -> SafeString | str:

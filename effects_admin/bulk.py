@@ -22,7 +22,7 @@ from django.utils.http import urlencode
 
 from effects.exceptions import EffectsError, NotEntitledError
 from effects_admin.cases import Case
-from effects_admin.display import money, totals, visible
+from effects_admin.display import totals
 from effects_admin.forms import MOST_ITEMS, BulkForm, new_decision_id
 from effects_admin.verbs import Verb
 from effects_admin.verbs.approvals import Approve
@@ -49,11 +49,6 @@ class Row:
     case: Case
     why_not: str
     item: str
-
-    @property
-    def amount(self) -> str:
-        """Its amount."""
-        return money(self.case.row.amount, self.case.row.currency)
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,7 @@ def _offered(console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, re
         "ready": ready,
         "not_ready": [row for row in rows if row.why_not],
         "unknown": unknown,
-        "totals": totals((row.case.row.amount, row.case.row.currency) for row in ready),
+        "totals": _totals(row.case for row in ready),
         "form": BulkForm(),
     }
 
@@ -178,7 +173,16 @@ def _told(results: list[Result], form: BulkForm) -> dict[str, Any]:
 def _result(case: Case, kind: str, said: str) -> Result:
     row = case.row
     url = reverse("admin:effects_execution_change", args=[row.pk])
-    return Result(kind, visible(row.summary.get("title") or row), url, money(row.amount, row.currency), said)
+    return Result(kind, case.title, url, case.amount, said)
+
+
+def _totals(cases: Iterable[Case]) -> list[str]:
+    """Return what the rows are worth, what is undone apart: a charge and its undoing are not twice the money."""
+    done: list[tuple[int | None, str]] = []
+    undone: list[tuple[int | None, str]] = []
+    for case in cases:
+        (done if case.row.compensates_id is None else undone).append((case.row.amount, case.row.currency))
+    return [*totals(done), *(f"undoing {amount}" for amount in totals(undone))]
 
 
 def _find(console: ExecutionAdmin, request: HttpRequest, ref: str) -> Case | None:

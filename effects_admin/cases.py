@@ -22,7 +22,7 @@ from effects.outcomes import Outcome
 from effects.snapshots import barrier, outcome_of
 from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
 from effects.types import Actor
-from effects_admin.display import moment
+from effects_admin.display import moment, money_of, visible
 
 __all__ = [
     "LONGEST_TIMELINE",
@@ -72,6 +72,25 @@ class Case:
         """The live approval, else the newest one."""
         live = (approval for approval in self.approvals if approval.state in APPROVAL_LIVE)
         return next(chain(live, self.approvals), None)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What people are shown: of a live approval what it is about, which may be a second send; else the row's."""
+        approval = self.approval
+        shown: dict[str, Any] = (
+            approval.summary if approval is not None and approval.state in APPROVAL_LIVE else self.row.summary
+        )
+        return shown
+
+    @property
+    def title(self) -> str:
+        """The summary's title, or what stands for one that retention dropped."""
+        return visible(self.summary.get("title") or self.row)
+
+    @property
+    def amount(self) -> str:
+        """The summary's amount, as people write it."""
+        return money_of(self.summary)
 
     @property
     def votes(self) -> list[ApprovalVote]:

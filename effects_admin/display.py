@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "distance",
     "moment",
     "money",
+    "money_of",
     "odd_currencies",
     "pretty",
     "short",
@@ -50,6 +51,12 @@ def money(amount: int | None, currency: str) -> str:
     whole, part = divmod(abs(amount), 10**digits)
     exact = f"{'-' if amount < 0 else ''}{whole}" + (f".{part:0{digits}d}" if digits else "")
     return f"{number_format(exact, force_grouping=True)} {code}"
+
+
+def money_of(summary: Mapping[str, object]) -> str:
+    """Return a frozen summary's amount as people write it."""
+    amount = summary.get("amount")
+    return money(amount if isinstance(amount, int) else None, str(summary.get("currency", "")))
 
 
 def totals(amounts: Iterable[tuple[int | None, str]]) -> list[str]:

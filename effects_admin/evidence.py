@@ -11,9 +11,11 @@ __all__ = ["read_evidence"]
 
 #: What our own verbs write; a webhook, a look-up's proof or an operator's attachment may say anything else.
 _OURS = frozenset({
-    "approval", "attempt", "code", "comment", "decision", "declared", "digest", "expect_by", "forgotten", "from",
+    "approval", "attempt", "code", "comment", "compensates", "decision", "declared", "digest", "expect_by", "forgotten",
+    "from",
     "late", "message", "mode", "operation", "other_reference", "payload_digest", "pruned", "quorum", "reason",
-    "reference", "references", "request", "rule", "since", "successor", "summary_digest", "undone", "verdict",
+    "reference", "references", "request", "rule", "since", "successor", "summary_digest", "supersedes", "undone",
+    "verdict",
     "votes", "was", "why",
 })  # fmt: skip
 _HIDDEN = f"hidden: seeing it takes the permission “{VIEW_PAYLOAD}”"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from effects.states import ApprovalState, ExecutionReason, ExecutionState, Reque
 from effects.transitions import TROUBLED_FROM
 from effects.types import Actor
 from effects_admin.cases import votes_of, why_no_vote
-from effects_admin.display import distance, money, span, visible
+from effects_admin.display import distance, money, money_of, span, visible
 from effects_admin.filters import age_choices, amount_choices, of_age, of_amount, with_name
 from effects_admin.words import REASONS, label
 
@@ -197,7 +197,10 @@ def _approvals(reader: _Reader) -> Section:
             voted or expired or why_no_vote(approval.execution, approval, reader.request.user)
         ):
             left = f"expires {distance(approval.decide_by, approval.seen_at)}"
-            section.entries.append(_entry(approval.execution, approval.created_at, approval.seen_at, left))
+            entry = _entry(approval.execution, approval.created_at, approval.seen_at, left)
+            # what is decided about may be a second send, which the row itself is not
+            title = visible(approval.summary.get("title", entry.title))
+            section.entries.append(replace(entry, title=title, amount=money_of(approval.summary)))
     if len(found) > LOOKED_THROUGH:
         section.note = f"Only the oldest {LOOKED_THROUGH} undecided approvals were looked through."
     return section

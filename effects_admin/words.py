@@ -202,6 +202,10 @@ def headline(receipt: Receipt) -> str:
         return "The sender's late reply: it happened"
     if receipt.event == "lose" and receipt.reason == RequestReason.LEASE_EXPIRED:
         return "The handler was not heard of again"
+    if receipt.event == "record" and "compensates" in evidence:
+        return "Recorded, to undo another execution"
+    if receipt.event == "record" and "supersedes" in evidence:
+        return "Recorded, to ask again for one that did not happen"
     text = EVENTS.get(receipt.event, label(receipt.event))
     for name in ("votes", "quorum", "attempt", "decision"):
         # replaced, never formatted: evidence may hold braces

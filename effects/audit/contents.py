@@ -9,8 +9,9 @@ from effects import canonical
 from effects.audit.findings import Finding
 from effects.effect import Effect, get_effect
 from effects.exceptions import EffectDefinitionError, PayloadError
-from effects.intents import binding_of, digest_of_summary, provider_key_of
+from effects.intents import binding_of, provider_key_of
 from effects.models import Execution, Request
+from effects.summaries import digest_of_summary
 
 __all__ = ["of_execution", "of_request"]
 

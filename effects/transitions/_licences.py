@@ -10,7 +10,7 @@ from effects._locks import lock_approval
 from effects.approvers import somebody_can_decide
 from effects.effect import rule_as_json, rule_from_json
 from effects.eligibility import context_for, requester_ids, valid_voters
-from effects.intents import approval_digest, digest_of_summary
+from effects.intents import approval_digest
 from effects.models import Approval, Attempt, Execution
 from effects.states import (
     APPROVAL_LIVE,
@@ -21,6 +21,7 @@ from effects.states import (
     ExecutionState,
     values,
 )
+from effects.summaries import digest_of_summary, of_purpose
 from effects.transitions import _notices
 from effects.transitions._rows import advance, end_state
 from effects.types import ApprovalRule
@@ -75,7 +76,7 @@ def request(row: Execution, rule: ApprovalRule, purpose: ApprovalPurpose = Appro
         execution_id=row.pk,
         purpose=str(purpose),
         digest=digest_of(row, purpose),
-        summary=row.summary,
+        summary=of_purpose(row.summary, purpose),
         rule=rule_as_json(rule) or {},
         approvers=rule.approvers,
         quorum=rule.quorum,

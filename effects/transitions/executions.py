@@ -311,6 +311,7 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
     evidence: dict[str, Any] = {"payload_digest": row.payload_digest, "summary_digest": row.summary_digest}
     if intent.rule is not None:
         evidence["approval"] = rule_as_json(intent.rule)
+    evidence |= {before.relation: before.ref for before in intent.derived_from}
     if intent.reason:
         evidence["reason"] = intent.reason
     recorded_as = ExecutionState.PENDING if permitted else None

@@ -14,6 +14,7 @@ from effects.exceptions import NobodyEntitledError, NotEntitledError, WrongState
 from effects.models import Approval, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
+from effects.summaries import of_purpose
 from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, effect_of
 from effects.transitions.permits import why_not_resendable
@@ -90,7 +91,7 @@ def _request(row: Execution, actor: Actor) -> Approval:
         execution_id=row.pk,
         purpose=str(ApprovalPurpose.RESEND),
         digest=_licences.digest_of(row, ApprovalPurpose.RESEND),
-        summary=row.summary,
+        summary=of_purpose(row.summary, ApprovalPurpose.RESEND),
         quorum=1,
         decide_by=row.locked_at + USE_WITHIN,
         use_within=USE_WITHIN,

@@ -28,8 +28,8 @@ _SETTLED = values(EXECUTION_SETTLED)
 #: What the audit, the replay and a successor read of a receipt, beside the rule or id of an approval; all else in its
 #: evidence is in somebody's words.
 KEPT_EVIDENCE = frozenset({
-    "attempt", "code", "decision", "digest", "late", "other_reference", "payload_digest", "pruned",
-    "reference", "request", "rule", "successor", "summary_digest", "undone", "verdict",
+    "attempt", "code", "compensates", "decision", "digest", "late", "other_reference", "payload_digest", "pruned",
+    "reference", "request", "rule", "successor", "summary_digest", "supersedes", "undone", "verdict",
 })  # fmt: skip
 _REFERENCES = ("reference", "other_reference", "undone")
 

@@ -23,6 +23,7 @@ register.filter("moment", display.moment)
 register.filter("distance", display.distance)
 register.filter("visible", display.visible)
 register.filter("short", display.short)
+register.filter("money", display.money_of)
 register.filter("label", words.label)
 
 
@@ -74,13 +75,6 @@ def time(at: datetime | None) -> SafeString | str:
 def badge(row: Execution | Request | Approval) -> SafeString:
     """Return a row's state, coloured; the colour only repeats what the word says."""
     return format_html('<span class="fx-state fx-{}">{}</span>', words.tone(row.state), words.label(row.state))
-
-
-@register.filter
-def money(summary: dict[str, object]) -> str:
-    """Return a summary's amount."""
-    amount = summary.get("amount")
-    return display.money(amount if isinstance(amount, int) else None, str(summary.get("currency", "")))
 
 
 @register.filter

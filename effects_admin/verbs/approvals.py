@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from effects import operators
@@ -9,10 +10,11 @@ from effects.effect import rule_from_json
 from effects.exceptions import ApprovalError
 from effects.models import Approval, Receipt
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, ExecutionState
-from effects.types import Actor
+from effects.summaries import predecessors_in
+from effects.types import COMPENSATES, SUPERSEDES, Actor
 from effects_admin import forms
 from effects_admin.cases import Case, decided_before, why_no_vote
-from effects_admin.display import moment, money, visible
+from effects_admin.display import moment
 from effects_admin.permissions import CANCEL, lacks, may
 from effects_admin.verbs.base import Verb
 from effects_admin.words import label
@@ -20,6 +22,11 @@ from effects_admin.words import label
 __all__ = ["Approve", "Cancel", "Deny", "Withdraw"]
 
 _S = ExecutionState
+#: What an approver is told of the execution that this one is derived from.
+_PREDECESSORS = {
+    COMPENSATES: "It undoes “{text}” ({ref}), which happened: what was done there is taken back.",
+    SUPERSEDES: "It was asked for before, as “{text}” ({ref}). That one did not happen; this one takes its place.",
+}
 
 
 class Approve(Verb[Case]):
@@ -55,8 +62,8 @@ class Approve(Verb[Case]):
         if approval is None:
             return []
         rule = rule_from_json(approval.rule)
-        amount = money(row.amount, row.currency)
-        what = f"the provider {row.provider} is asked for “{visible(row.summary.get('title', row.operation))}”"
+        amount = case.amount
+        what = f"the provider {row.provider} is asked for “{case.title}”"
         missing = case.approvals_missing
         steps = []
         if missing > 1:
@@ -69,6 +76,7 @@ class Approve(Verb[Case]):
             steps.append(f"{what[0].upper()}{what[1:]}{', ' + amount if amount else ''}, {when}.")
         if approval.purpose == ApprovalPurpose.RESEND:
             steps.append("It may have happened before: this sends it again, under the same provider key.")
+        steps += [_PREDECESSORS[before.relation].format(**asdict(before)) for before in predecessors_in(case.summary)]
         covers = "sends until one may have arrived" if rule and rule.covers_retries else "one send"
         return [
             *steps,
@@ -114,8 +122,9 @@ class Deny(Approve):
         """Return what a refusal ends."""
         if case.approval is not None and case.approval.purpose == ApprovalPurpose.RESEND:
             return ["It is not sent again, and stays in doubt until somebody resolves it."]
+        undone = case.row.compensates_id is not None
         return [
-            "It is not sent; one refusal is enough, however many approved.",
+            f"It is not {'undone' if undone else 'sent'}; one refusal is enough, however many approved.",
             "Requests that wait for it are answered accordingly. To do it after all, it has to be asked for anew.",
         ]
 

@@ -11,7 +11,6 @@ from effects.states import REQUEST_ENDED, ExecutionReason, ExecutionState, value
 from effects.types import Actor
 from effects_admin import forms
 from effects_admin.cases import Case
-from effects_admin.display import money, visible
 from effects_admin.permissions import COMPENSATE, SUPERSEDE, lacks
 from effects_admin.verbs.base import Verb
 from effects_admin.words import label
@@ -112,8 +111,7 @@ class Supersede(Verb[Case]):
 
 
 def _what(case: Case) -> str:
-    row, amount = case.row, money(case.row.amount, case.row.currency)
-    return f"“{visible(row.summary.get('title', row.operation))}”" + (f", {amount}," if amount else "")
+    return f"“{case.title}”" + (f", {case.amount}," if case.amount else "")
 
 
 def _undoing(case: Case) -> Any:

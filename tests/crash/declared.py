@@ -10,8 +10,8 @@ from django.db import connection
 
 import effects
 from effects import canonical
-from effects.intents import digest_of_summary, summary_as_json
 from effects.models import Execution
+from effects.summaries import digest_of_summary, summary_of
 from tests.crash import provider
 
 __all__ = ["APPROVERS", "EFFECTS", "LAG", "Payload", "payload_of"]
@@ -43,7 +43,7 @@ class Payment(effects.Effect[Payload]):
     asks: ClassVar[bool] = False
 
     def send(self, context: Any, permit: Any) -> Any:
-        shown = digest_of_summary(summary_as_json(self.describe(context)))
+        shown = digest_of_summary(summary_of(self, context))
         answer = provider.call(
             do="send", key=permit.provider_key, number=permit.number, payload=canonical.dump(context.payload),
             shown=shown,

@@ -13,8 +13,8 @@ from django.db import connection, models, transaction
 import effects
 from effects._current import RequestHandle
 from effects.effect import Effect
-from effects.intents import digest_of_summary, summary_as_json
 from effects.operations import ProtectedOperation, StoredAnswer, find_operation
+from effects.summaries import digest_of_summary, summary_of
 from effects.transitions import Report
 from effects.types import Context, Permit
 from tests.machine.declared import Payload
@@ -71,7 +71,7 @@ def payload_of(key: str | None) -> Payload:
 
 def shown_by(effect: Effect[Any], context: Context[Any]) -> str:
     """Return what people would be shown just now."""
-    return digest_of_summary(summary_as_json(effect.describe(context)))
+    return digest_of_summary(summary_of(effect, context))
 
 
 def answer_of(outcomes: Any) -> StoredAnswer:

@@ -20,11 +20,12 @@ from effects._current import RequestHandle, in_request
 from effects._locks import now
 from effects.effect import Effect, get_effect
 from effects.exceptions import EffectsError, FencedError, OutcomeError, TooSoonError
-from effects.intents import make_intent, summary_as_json
+from effects.intents import make_intent
 from effects.models import Approval, Execution, Request
 from effects.models.base import new_id
 from effects.operations import ProtectedOperation, StoredAnswer, add_operation
 from effects.snapshots import ExecutionSnapshot, context_of
+from effects.summaries import summary_of
 from effects.testing import time_passes
 from effects.testing.faults import Interrupted, interrupt_at
 from effects.transitions import News, NotSentInTime, Opening, Says
@@ -118,7 +119,7 @@ class World:
         """Ask for the permit of what is due, as a worker does, and hold it."""
         effect, started, clock = get_effect(row.operation), monotonic(), self.provider.clock()
         context = context_of(row, effect.load(row.payload, row.payload_version))
-        summary = summary_as_json(effect.describe(context))
+        summary = summary_of(effect, context)
         with self.refusals():
             decided = transitions.permit(row.pk, attempt=new_id(), started=started, summary=summary)
             if decided.permit is not None:

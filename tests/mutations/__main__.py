@@ -30,6 +30,7 @@ from tests.mutations import (
     proposing,
     sending,
     serving,
+    showing,
     watching,
 )
 from tests.mutations.lane import Lane
@@ -48,6 +49,7 @@ MUTATIONS = (
     *hearing.MUTATIONS,
     *meaning.MUTATIONS,
     *watching.MUTATIONS,
+    *showing.MUTATIONS,
 )
 #: Two copies side by side: a test waits for its database about half of the time.
 LANES = 2

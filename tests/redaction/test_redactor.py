@@ -12,8 +12,8 @@ from django.core import checks
 import effects
 from effects import background, canonical, exceptions
 from effects._logs import get_logger
-from effects.intents import digest_of_summary
 from effects.models import Execution, Receipt
+from effects.summaries import digest_of_summary
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD

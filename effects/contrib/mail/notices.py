@@ -16,6 +16,8 @@ from effects.contrib.mail.message import Email, address_of
 from effects.exceptions import PayloadConflictError
 from effects.notices import Notice
 from effects.states import NoticeEvent
+from effects.summaries import predecessors_in
+from effects.types import COMPENSATES, SUPERSEDES
 
 __all__ = ["MailNotices", "notify"]
 
@@ -34,7 +36,8 @@ class MailNotices:
     Attributes:
         base_url: where the console is, `https://ops.example.com`; without it mails have no link.
         effect: how the mails are sent.
-        template: the text; it is given `notice`, `user`, `title`, `amount` and `url`.
+        template: the text; it is given `notice`, `user`, `said`, `title`, `url`, and `derived`: lines that say what it
+            undoes or asks for again.
     """
 
     base_url: ClassVar[str] = ""
@@ -84,7 +87,7 @@ class MailNotices:
         text = render_to_string(
             self.template,
             {"notice": notice, "user": user, "title": _title(notice), "said": _said(notice.event),
-             "url": self.url(notice)},
+             "derived": _derived(notice), "url": self.url(notice)},
         )  # fmt: skip
         return Email(
             to=(address,), subject=self.subject(notice), text=text, headers={"Auto-Submitted": "auto-generated"}
@@ -97,8 +100,20 @@ notify = MailNotices()
 
 def _title(notice: Notice) -> str:
     shown = notice.approval.summary if notice.approval is not None else notice.execution.summary
-    title = "".join(letter if letter.isprintable() else " " for letter in str(shown.get("title", "")))
-    return title or notice.execution.operation
+    return _printable(shown.get("title", "")) or notice.execution.operation
+
+
+def _derived(notice: Notice) -> list[str]:
+    """Return what the execution undoes or asks for again, a line each."""
+    words = {COMPENSATES: _("It undoes: %(text)s"), SUPERSEDES: _("It asks again for: %(text)s")}
+    return [
+        _printable(words[before.relation] % {"text": before.text}) + f" ({before.ref})"
+        for before in predecessors_in(notice.execution.summary)
+    ]
+
+
+def _printable(text: object) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
 def _said(event: NoticeEvent) -> str:

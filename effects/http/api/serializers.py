@@ -108,6 +108,8 @@ class ApprovalSerializer(serializers.Serializer[Any]):
     digest = serializers.CharField(help_text="Of all that is decided about; a vote sends it back.")
     revision = serializers.IntegerField()
     summary = SummarySerializer()
+    compensates = serializers.UUIDField(allow_null=True, help_text="The execution that it undoes.")
+    supersedes = serializers.UUIDField(allow_null=True, help_text="The one that it asks for again.")
     requested_by = ActorSerializer(allow_null=True)
     on_behalf_of = ActorSerializer(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -146,6 +148,8 @@ class ProposalSerializer(serializers.Serializer[Any]):
     may_have_applied = serializers.BooleanField()
     revision = serializers.IntegerField()
     summary = SummarySerializer()
+    compensates = serializers.UUIDField(allow_null=True, help_text="The execution that it undoes.")
+    supersedes = serializers.UUIDField(allow_null=True, help_text="The one that it asks for again.")
     requested_by = ActorSerializer(allow_null=True)
     on_behalf_of = ActorSerializer(allow_null=True)
     created_at = serializers.DateTimeField()
@@ -191,6 +195,8 @@ def approval_data(seen: Seen) -> dict[str, Any]:
         "digest": approval.digest,
         "revision": row.revision,
         "summary": approval.summary,
+        "compensates": row.compensates_id,
+        "supersedes": row.supersedes_id,
         "requested_by": row.requested_by,
         "on_behalf_of": row.on_behalf_of,
         "created_at": approval.created_at,
@@ -221,6 +227,8 @@ def proposal_data(seen: Seen) -> dict[str, Any]:
         "may_have_applied": row.may_have_applied,
         "revision": row.revision,
         "summary": row.summary,
+        "compensates": row.compensates_id,
+        "supersedes": row.supersedes_id,
         "requested_by": row.requested_by,
         "on_behalf_of": row.on_behalf_of,
         "created_at": row.created_at,

@@ -1,0 +1,36 @@
+"""Rules of what people are shown before they decide, and of who is shown it."""
+
+from __future__ import annotations
+
+from tests.mutations.rule import Edit, Mutation
+
+__all__ = ["MUTATIONS"]
+
+_DERIVED = "tests/core/test_derived_summaries.py"
+
+MUTATIONS = (
+    Mutation(
+        "an undoing is shown as the deed",
+        "promise 5",
+        f"{_DERIVED}::test_what_is_derived_says_so_before_people_decide",
+        (Edit("effects/summaries.py", "    if not derived_from:\n", "    if True:\n"),),
+    ),
+    Mutation(
+        "a successor has the digest of what it follows",
+        "promise 5",
+        f"{_DERIVED}::test_an_approval_of_a_deed_is_none_of_what_is_derived_from_it",
+        (
+            Edit(
+                "effects/summaries.py",
+                '    return {**data, **_headed(data, heading, named), "derived_from": told}\n',
+                "    return data if told else {**data, **_headed(data, heading, named)}\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "a second send is shown as the first",
+        "promise 5",
+        f"{_DERIVED}::test_a_second_send_is_called_one",
+        (Edit("effects/summaries.py", "    if purpose is not ApprovalPurpose.RESEND:\n", "    if True:\n"),),
+    ),
+)
