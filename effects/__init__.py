@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from effects.failures import Doubt as Doubt
     from effects.failures import Forbidden as Forbidden
     from effects.failures import InvalidRequest as InvalidRequest
+    from effects.failures import KeyReused as KeyReused
     from effects.failures import NotNow as NotNow
     from effects.failures import NotSent as NotSent
     from effects.failures import Stale as Stale
@@ -90,7 +91,8 @@ _HOMES = {
     "effect": ("Effect", "register"),
     "exceptions": ("EffectsError", "OutcomeError"),
     "failures": (
-        "Declined", "Doubt", "Forbidden", "InvalidRequest", "NotNow", "NotSent", "Stale", "Unauthenticated",
+        "Declined", "Doubt", "Forbidden", "InvalidRequest", "KeyReused", "NotNow", "NotSent", "Stale",
+        "Unauthenticated",
     ),
     "http.decorators": ("idempotent",),
     "operations": ("NotFinished",),

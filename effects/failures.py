@@ -24,6 +24,7 @@ __all__ = [
     "FailureClass",
     "Forbidden",
     "InvalidRequest",
+    "KeyReused",
     "NotNow",
     "NotSent",
     "ProvenNotApplied",
@@ -44,7 +45,7 @@ _R = ExecutionReason
 _PROVEN = frozenset({
     _R.DECLINED, _R.INVALID_REQUEST, _R.UNAUTHENTICATED, _R.FORBIDDEN, _R.STALE, _R.NOT_SENT, _R.RETRY,
 })  # fmt: skip
-_DOUBTFUL = frozenset({_R.TIMEOUT, _R.NO_REPLY, _R.PROVIDER_ERROR, _R.INTERRUPTED, _R.UNCLASSIFIED})
+_DOUBTFUL = frozenset({_R.TIMEOUT, _R.NO_REPLY, _R.PROVIDER_ERROR, _R.INTERRUPTED, _R.UNCLASSIFIED, _R.CONFLICT})
 
 
 class SendError(Exception):
@@ -97,6 +98,17 @@ class Stale(ProvenNotApplied):
     reason = ExecutionReason.STALE
 
 
+class KeyReused(SendError):  # noqa: N818 - as above
+    """The provider knows this key from a request with other contents, and refused this one.
+
+    What stands there under the key is not what was asked for, and a look-up may take the one for the other. So it is
+    neither repeated nor looked up: a person gets it at once, with the provider's words. A key whose first request is
+    still under way is no `KeyReused` but doubt.
+    """
+
+    reason = ExecutionReason.CONFLICT
+
+
 class Repeatable(ProvenNotApplied):
     """Nothing was applied and a later attempt may succeed."""
 
@@ -136,6 +148,11 @@ class FailureClass:
     not_applied: bool = False
     repeat: bool = False
     retry_after: timedelta | None = None
+
+    @property
+    def is_key_reused(self) -> bool:
+        """Whether the provider has something else under the key, which only a person can judge."""
+        return self.reason is _R.CONFLICT
 
 
 def classify(error: BaseException) -> FailureClass:

@@ -41,6 +41,7 @@ __all__ = [
 #: How long a submitted order may take where the effect does not say.
 EXPECT_WITHIN = timedelta(days=7)
 UNDONE = "it happened, and was undone at the provider"
+KEY_REUSED = "the provider knows this key from a request with other contents"
 _S, _R = ExecutionState, ExecutionReason
 
 
@@ -201,11 +202,7 @@ def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
         # while it was under way an earlier attempt was proven to have applied, as something else, or it was undone
         why = "two references for one execution" if second else UNDONE
         evidence = {"why": why, "reference": reference, "on_file": row.applied_evidence}
-        _into_doubt(row, "doubt", _R.CONFLICT, evidence)
-        advance(
-            row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None,
-            applied_evidence=beside(row, reference) if second else undone,
-        )  # fmt: skip
+        _call_person(row, evidence, applied_evidence=beside(row, reference) if second else undone)
         return
     complete_row(row, "complete", ExecutionReason.SENT, report, {"attempt": row.attempts})
 
@@ -295,7 +292,12 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
         message=failure.message,
     )
     evidence = {"attempt": row.attempts, "code": failure.code, "message": canonical.clean_text(failure.message)}
-    if not failure.not_applied:
+    if failure.is_key_reused:
+        _call_person(
+            row, {"why": KEY_REUSED, **evidence}, failure_code=canonical.clean_text(failure.code, 100),
+            failure_message=canonical.clean_text(failure.message, 2000),
+        )  # fmt: skip
+    elif not failure.not_applied:
         _into_doubt(row, "doubt", failure.reason, evidence, not_before=failure.retry_after)
     elif row.may_have_applied or row.applied_evidence is not None:
         # a refusal proves nothing about an earlier attempt that may have applied
@@ -320,6 +322,12 @@ def _into_doubt(
         row, verb, _S.UNCERTAIN, reason=reason, evidence=evidence, may_have_applied=True, open_attempts=0,
         lease_expires_at=None, due_at=row.locked_at + wait, exposed_until=row.exposed_until,
     )  # fmt: skip
+
+
+def _call_person(row: Execution, evidence: dict[str, Any], **changes: Any) -> None:
+    """May have applied, and what the provider says fits neither a yes nor a no: a person gets it at once."""
+    _into_doubt(row, "doubt", _R.CONFLICT, evidence)
+    advance(row, "escalate", _S.NEEDS_INTERVENTION, reason=_R.CONFLICT, evidence=evidence, due_at=None, **changes)
 
 
 def _reschedule(

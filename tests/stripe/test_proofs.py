@@ -49,8 +49,9 @@ def test_a_refusal_proves_that_nothing_was_applied(
 @pytest.mark.parametrize(
     ("status", "body"),
     [
-        (400, error("idempotency_error")),
         (409, error("idempotency_error", code="idempotency_key_in_use")),
+        (400, error("idempotency_error", code="idempotency_key_in_use")),
+        (409, error("idempotency_error")),
         (400, error(code="idempotency_key_in_use")),
         (409, error()),
         (424, error()),
@@ -81,6 +82,23 @@ def test_what_proves_nothing_is_doubt(
     found = failures.classify(caught.value)
     assert not found.not_applied
     assert found.reason is ExecutionReason.PROVIDER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(400, error("idempotency_error")), (422, error("idempotency_error")), (400, error("idempotency_error", code="x"))],
+)
+def test_a_key_of_other_contents_is_a_person_s(
+    scripted: Scripted, refunds: CreateRefund, permit: Callable, status: int, body: Any
+) -> None:
+    """Stripe knows the key from another request: what it has under it is not what was asked for."""
+    scripted.says(status, body)
+    with pytest.raises(failures.KeyReused) as caught:
+        refunds.send(context_for(refund_of(), allowed := permit()), allowed)
+    found = failures.classify(caught.value)
+    assert found.is_key_reused
+    assert not found.not_applied
+    assert found.message
 
 
 def test_a_408_is_a_timeout(scripted: Scripted, refunds: CreateRefund, permit: Callable) -> None:

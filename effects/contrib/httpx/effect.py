@@ -18,6 +18,7 @@ from effects.failures import (
     Doubt,
     Forbidden,
     InvalidRequest,
+    KeyReused,
     NotNow,
     NotSent,
     SendError,
@@ -34,7 +35,7 @@ __all__ = ["CallApi"]
 P = TypeVar("P")
 
 #: What a status can be declared to prove.
-_PROOFS = (Declined, InvalidRequest, Unauthenticated, Forbidden, Stale, NotNow, Doubt)
+_PROOFS = (Declined, InvalidRequest, Unauthenticated, Forbidden, Stale, NotNow, KeyReused, Doubt)
 #: A look-up changes nothing (RFC 9110 §9.2.1).
 _SAFE = frozenset({"GET", "HEAD"})
 
@@ -49,7 +50,8 @@ class CallApi(Effect[P]):
         key_header: the header that carries the provider key; None where the provider knows none. `request` may put
             `context.provider_key` into the body as well, for look-ups to find.
         proves: status → what it proves at this provider, over the table in `effects.contrib.statuses`, as in
-            `{503: effects.NotNow}` where a 503 is always a refusal, or `{422: effects.Doubt}`.
+            `{503: effects.NotNow}` where a 503 is always a refusal, or `{422: effects.KeyReused}` where it says that
+            the key came with other contents.
         reference_field: the member of the answer's JSON that is the provider's id of what was done; empty: none.
         allow_http: whether requests may go out without TLS.
         max_answer_bytes: the longest answer that is read; a longer one is doubt.

@@ -9,13 +9,16 @@ from typing import Any
 import stripe
 
 from effects.contrib import statuses
-from effects.failures import Doubt, SendError, parse_retry_after
+from effects.failures import Doubt, KeyReused, SendError, parse_retry_after
 from effects.verdicts import Inconclusive, Unreachable
 
 __all__ = ["hindrance", "proof_of", "proven"]
 
-#: Another request came under this key before: what became of that one is the question, whatever this one's status is.
-DOUBTFUL = frozenset({"idempotency_error", "idempotency_key_in_use"})
+#: Another request came under this key and is under way: what becomes of that one is the question, whatever this one's
+#: status is. Stripe says it by the code, or by the status of an `idempotency_error`. Any other `idempotency_error`
+#: tells that the key came with other contents.
+IN_USE, CONFLICT = "idempotency_key_in_use", 409
+REUSED = "idempotency_error"
 
 
 def proof_of(error: stripe.StripeError) -> SendError:
@@ -24,8 +27,10 @@ def proof_of(error: stripe.StripeError) -> SendError:
     message = str(said.get("message") or error.user_message or "")
     code = str(said.get("decline_code") or said.get("code") or (f"http_{status}" if status else type(error).__name__))
     retry_after = parse_retry_after(_header(error, "Retry-After"))
-    if DOUBTFUL & {said.get("type"), said.get("code")}:
+    if said.get("code") == IN_USE or (said.get("type") == REUSED and status == CONFLICT):
         return Doubt(message, code=code)
+    if said.get("type") == REUSED:
+        return KeyReused(message, code=code)
     # a status proves what the table says if Stripe says it: somebody else's page does not speak for Stripe
     proof = statuses.PROOF if said else statuses.NOT_NOW
     return statuses.failure(
