@@ -56,8 +56,10 @@ class License:
         *,
         recorded_now: bool = False,
     ) -> License:
-        """Return the license of a permit, its context completed by execution, attempt and the precondition's token."""
-        told = replace(context, ref=str(execution.id), attempt=permit.number, token=token)
+        """Return the license of a permit, its context completed by execution, permit and the precondition's token."""
+        told = replace(
+            context, ref=str(execution.id), attempt=permit.number, provider_key=permit.provider_key, token=token
+        )
         return cls(effect, execution, permit, told, recorded_now)
 
 
@@ -76,7 +78,8 @@ def license_row(
     # before the effect's own methods are asked: they may refuse, and other code's rows are not theirs to end
     effect = transitions.effect_of(row)
     payload = effect.load(row.payload, row.payload_version)
-    context = context_of(row, payload)
+    # what is decided before the permit is the same before there is a row, and so a provider key
+    context = replace(context_of(row, payload), provider_key="")
     ready = ask_precondition(effect, context)
     if isinstance(ready, Refuse):
         execution = transitions.refuse(row.pk, ready.reason)

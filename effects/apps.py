@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from django.apps import AppConfig, apps
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models.signals import post_migrate
 
 
 class EffectsConfig(AppConfig):
@@ -20,9 +21,11 @@ class EffectsConfig(AppConfig):
         """Import `<app>/effects.py` of each installed app; checks, redaction and the schema begin with it."""
         from effects import redaction  # noqa: PLC0415 - models are not loaded when this module is
         from effects.checks import register_checks  # noqa: PLC0415 - as above
+        from effects.transitions import name_new_journal  # noqa: PLC0415 - as above
 
         register_checks()
         redaction.install()
+        post_migrate.connect(name_new_journal, sender=self)
         if apps.is_installed("drf_spectacular"):
             import_module("effects.http.schema")
         for config in apps.get_app_configs():

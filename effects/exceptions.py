@@ -23,6 +23,7 @@ __all__ = [
     "ExecutionNotFoundError",
     "FencedError",
     "JournalBesideError",
+    "JournalIdError",
     "JournalUnavailableError",
     "KeyRequiredError",
     "LocalWriteError",
@@ -168,6 +169,12 @@ class JournalBesideError(EffectsError, RuntimeError):
     """The journal is another database than the project's: rows of both cannot commit together."""
 
     code = "journal_beside"
+
+
+class JournalIdError(EffectsError, RuntimeError):
+    """The journal has no id, so that no provider key can be derived: `manage.py effects_journal_id` says what to do."""
+
+    code = "journal_id"
 
 
 class MarkedForRollbackError(EffectsError, RuntimeError):

@@ -29,7 +29,6 @@ __all__ = [
     "context_of_intent",
     "is_same_payload",
     "make_intent",
-    "provider_key_of",
     "refuse_to_wait",
 ]
 
@@ -53,7 +52,6 @@ class Intent:
     tenant: str
     key: str
     binding: str
-    provider_key: str
     payload: Any
     payload_text: str
     payload_digest: str
@@ -102,12 +100,6 @@ class Intent:
 def binding_of(tenant: str, operation: str, key: str) -> str:
     """Return an execution's binding. No subject: a redirect, a webhook and a task meet in one execution."""
     return canonical.digest("effects.execution", tenant, operation, key)
-
-
-def provider_key_of(effect: Effect[Any], tenant: str, key: str, generation: int = 1) -> str:
-    """Return the key sent to the provider: the same for one occurrence, whichever row or process sends it."""
-    parts = (tenant, effect.provider, effect.keyed_as, key, str(generation))
-    return "fx_" + canonical.digest("effects.provider_key", *parts)[:40]
 
 
 def approval_digest(
@@ -163,8 +155,8 @@ def make_intent(
     text, holds_secrets = redaction.seal(loaded, binding)
     intent = Intent(
         id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding, holds_secrets=holds_secrets,
-        provider_key=provider_key_of(effect, tenant, key), payload=loaded, payload_text=text,
-        payload_digest=canonical.digest("effects.payload", text), requested_by=requested_by,
+        payload=loaded, payload_text=text, payload_digest=canonical.digest("effects.payload", text),
+        requested_by=requested_by,
         on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
         require_approval=bool(require_approval), supersedes=supersedes, compensates=compensates,
         derived_from=derived_from, reason=reason, seen_revision=seen_revision,
@@ -255,10 +247,10 @@ def _tightened(effect: Effect[Any], said: object) -> ApprovalRule | None:
 
 
 def context_of_intent(intent: Intent) -> Context[Any]:
-    """Return what an effect's methods are told before there is a row."""
+    """Return what an effect's methods are told before there is a row, and so no provider key."""
     return Context(
         ref=str(intent.id), operation=intent.operation, payload=intent.payload, tenant=intent.tenant, key=intent.key,
-        provider_key=intent.provider_key, requested_by=intent.requested_by, on_behalf_of=intent.on_behalf_of,
+        provider_key="", requested_by=intent.requested_by, on_behalf_of=intent.on_behalf_of,
         attempt=0, reference="", about=intent.about,
         compensates=str(intent.compensates) if intent.compensates else None, derived_from=intent.derived_from,
     )  # fmt: skip

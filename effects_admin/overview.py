@@ -24,7 +24,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from effects.conf import settings
-from effects.models import Approval, Attempt, Execution, Heartbeat, Request
+from effects.models import Approval, Attempt, Execution, Heartbeat, Journal, Request
 from effects.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
@@ -177,6 +177,7 @@ def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResp
         "sends_are": SENDS,
         "heartbeats": [(beat, beat.seen_at - beat.at > SILENT) for beat in beats],
         "charts": [_recorded(rows, now), _durations(sends)],
+        "journal": Journal.objects.first(),
         "now": now,
     }
     return TemplateResponse(request, "effects_admin/overview.html", context)

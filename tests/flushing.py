@@ -15,7 +15,7 @@ from django.test import TransactionTestCase
 __all__ = ["install"]
 
 #: Made by migrations, never by tests.
-KEPT = frozenset({"django_migrations", "django_content_type", "auth_permission"})
+KEPT = frozenset({"django_migrations", "django_content_type", "auth_permission", "effects_journal"})
 
 _by_truncation = TransactionTestCase._fixture_teardown
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.core import checks
 
-from effects.checks import journal, package, projects, rules, views
+from effects.checks import journal, package, projects, recorded, rules, views
 from effects.checks.messages import TAG
 
 __all__ = ["register_checks"]
@@ -30,7 +30,7 @@ CHECKS = (
     projects.check_names_in_effects,
     projects.check_limited_providers,
 )
-DATABASE_CHECKS = (journal.check_server, journal.check_migrations)
+DATABASE_CHECKS = (journal.check_server, journal.check_migrations, recorded.check_journal_id)
 
 
 def register_checks() -> None:

@@ -17,7 +17,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from effects.checks.messages import APP_LABEL, DISTRIBUTION, make_error, make_warning
 from effects.conf import settings
 
-__all__ = ["check_journal", "check_journal_options", "check_migrations", "check_server"]
+__all__ = ["check_journal", "check_journal_options", "check_migrations", "check_server", "configured_journal"]
 
 MINIMUM_SERVER = 14
 """Oldest PostgreSQL that is tested; 13 went out of support in November 2025."""
@@ -58,7 +58,7 @@ def check_journal(**_kwargs: Any) -> list[checks.CheckMessage]:
 
 def check_journal_options(**_kwargs: Any) -> list[checks.CheckMessage]:
     """E005: not READ COMMITTED. E006: asynchronous commit. E008: no autocommit. All as set in DATABASES."""
-    connection = _journal()
+    connection = configured_journal()
     if connection is None:
         return []
     options = connection.settings_dict.get("OPTIONS", {})
@@ -83,7 +83,7 @@ def check_journal_options(**_kwargs: Any) -> list[checks.CheckMessage]:
 
 def check_server(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
     """E005, E006 as the server applies them. E007: it is too old. E010: it cannot be reached."""
-    connection = _journal()
+    connection = configured_journal()
     if connection is None or connection.alias not in (databases or ()):
         return []
     try:
@@ -114,7 +114,7 @@ def check_server(databases: Sequence[str] | None = None, **_kwargs: Any) -> list
 
 def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
     """E011: migrations of ours that are not applied. W002: applied ones that this release does not know."""
-    connection = _journal()
+    connection = configured_journal()
     # `migrate` runs the database checks before it begins; they must not forbid what they ask for.
     if connection is None or connection.alias not in (databases or ()) or "migrate" in sys.argv[1:2]:
         return []
@@ -150,7 +150,7 @@ def check_migrations(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
     return found
 
 
-def _journal() -> BaseDatabaseWrapper | None:
+def configured_journal() -> BaseDatabaseWrapper | None:
     """Return the journal's connection, or None where `check_journal` complains already."""
     if check_journal():
         return None

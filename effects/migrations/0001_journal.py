@@ -1,10 +1,12 @@
 """The journal: tables, constraints, partial indexes, permissions, append-only receipts."""
 
+import uuid
+
 import django.db.models.deletion
 from django.db import migrations, models
 
 import effects.models.base
-from effects.migrations._operations import append_only_receipts, refuse_other_databases
+from effects.migrations._operations import append_only_receipts, journal_id, refuse_other_databases
 
 
 class Migration(migrations.Migration):
@@ -87,6 +89,37 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(help_text="When it last ran.")),
                 ("counts", models.JSONField(default=dict, help_text="What it last did.")),
             ],
+        ),
+        migrations.CreateModel(
+            name="Journal",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4,
+                        editable=False,
+                        help_text="Random; which journal it is.",
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "is_only",
+                    models.BooleanField(default=True, help_text="Always true, so that there is one row.", unique=True),
+                ),
+                (
+                    "former_ids",
+                    models.JSONField(
+                        default=list, help_text="Earlier ids, the oldest first: older rows keep their keys."
+                    ),
+                ),
+                ("since", models.DateTimeField(help_text="When it got its id, by the database's clock.")),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("is_only", True)), name="effects_journal_is_only")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Request",
@@ -1262,4 +1295,5 @@ class Migration(migrations.Migration):
             ),
         ),
         append_only_receipts(),
+        journal_id(),
     ]

@@ -4,6 +4,7 @@ from effects.models.approval import Approval, ApprovalVote
 from effects.models.attempt import Attempt
 from effects.models.execution import Execution
 from effects.models.heartbeat import Heartbeat
+from effects.models.journal import Journal
 from effects.models.notice import PendingNotice
 from effects.models.receipt import Receipt, Resolution
 from effects.models.request import Request, RequestExecution
@@ -14,6 +15,7 @@ __all__ = [
     "Attempt",
     "Execution",
     "Heartbeat",
+    "Journal",
     "PendingNotice",
     "Receipt",
     "Request",

@@ -11,6 +11,7 @@ from effects.transitions.approvals import cancel, deny, expire_approval, grant, 
 from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
 from effects.transitions.evidence import late_outcome, observe
 from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
+from effects.transitions.journals import name_journal, name_new_journal
 from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned, postpone_look_up
 from effects.transitions.news import News, Says, hear
 from effects.transitions.notices import drop_notice, postpone_notice
@@ -73,6 +74,8 @@ __all__ = [
     "hear",
     "late_outcome",
     "list_prunable",
+    "name_journal",
+    "name_new_journal",
     "note_trouble",
     "observe",
     "open_request",

@@ -18,6 +18,7 @@ from effects.effect import rule_as_json
 from effects.exceptions import (
     DuplicatePerformError,
     ExecutionNotFoundError,
+    JournalIdError,
     NobodyEntitledError,
     PayloadConflictError,
     PayloadUnreadableError,
@@ -27,6 +28,7 @@ from effects.exceptions import (
 from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.lineage import earlier_requester_ids
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
+from effects.provider_keys import DerivedKey, occurrence_of
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
     EXECUTION_SETTLED,
@@ -91,6 +93,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         PayloadUnreadableError: nobody can tell whether the key stands for this payload.
         NobodyEntitledError: the rule asks for an approval that nobody can give.
         CapacityError: outside of a request, the tenant is at a limit.
+        JournalIdError: the journal has no id, so that there is no provider key.
         StaleRevisionError: what it undoes or supersedes changed since a person looked.
     """
     with commits("performing an effect"):
@@ -126,7 +129,7 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
 
     Raises:
         RequestEndedError: the request ended or was taken over; nothing was written.
-        PayloadConflictError, NobodyEntitledError, CapacityError: as `record`; nothing was written.
+        PayloadConflictError, NobodyEntitledError, CapacityError, JournalIdError: as `record`; nothing was written.
     """
     if handle is not None:
         lock_running_request(handle.id, handle.epoch)
@@ -227,6 +230,8 @@ def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bo
     """Insert the row unless the key is taken; return the locked row that holds the key, and whether it was met."""
     row = _insert_or_lock(intent, attempt)
     if row.pk == intent.id:
+        if not row.provider_key:
+            raise JournalIdError
         _check_approvable(intent)
     elif intent.derived_key:
         raise DuplicatePerformError(
@@ -265,9 +270,10 @@ def _check_approvable(intent: Intent) -> None:
 
 def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
     effect, now = intent.effect, ClockTimestamp()
+    occurrence = occurrence_of(effect, intent.tenant, intent.key, intent.generation)
     row = Execution(
         id=intent.id, operation=intent.operation, tenant=intent.tenant, key=intent.key, binding=intent.binding,
-        provider=effect.provider, provider_key=intent.provider_key, payload=intent.payload_text,
+        provider=effect.provider, provider_key=DerivedKey(occurrence), payload=intent.payload_text,
         payload_digest=intent.payload_digest, payload_version=effect.payload_version,
         safety_version=effect.safety_version, summary=intent.summary, summary_digest=intent.summary_digest,
         contract=intent.contract, risk=str(effect.risk), amount=intent.summary.get("amount"),

@@ -9,7 +9,7 @@ from uuid import UUID
 from effects._current import RequestHandle
 from effects._locks import lock_execution, lock_request, lock_running_request
 from effects.exceptions import WrongStateError
-from effects.intents import Intent, provider_key_of
+from effects.intents import Intent
 from effects.models import Execution, Request, RequestExecution
 from effects.states import REQUEST_ENDED, ExecutionState, values
 from effects.transitions import _decisions
@@ -81,9 +81,7 @@ def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
         raise WrongStateError("The key belongs to a request that has ended; perform it anew under a key of its own.")
     evidence = {"successor": str(intent.id), **({"reason": intent.reason} if intent.reason else {})}
     advance(old, "supersede", actor=intent.requested_by, evidence=evidence, holds_key=False)
-    generation = old.generation + 1
-    key = provider_key_of(intent.effect, intent.tenant, intent.key, generation)
-    return replace(intent, generation=generation, provider_key=key, supersedes=old.pk), False
+    return replace(intent, generation=old.generation + 1, supersedes=old.pk), False
 
 
 def take_places(row: Execution, requests: Sequence[Request]) -> None:

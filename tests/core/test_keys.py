@@ -14,8 +14,9 @@ from effects.exceptions import (
     PayloadError,
     PolicyChangedError,
 )
-from effects.intents import binding_of, provider_key_of
+from effects.intents import binding_of
 from effects.models import Execution
+from effects.provider_keys import occurrence_of
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,
@@ -104,15 +105,15 @@ class TestKeys:
         """Tenant, provider, operation, key and generation each make another provider key, and no row's id does."""
         charge, plain = Charge(), Plain()
         keys = {
-            provider_key_of(charge, "", "order-17"),
-            provider_key_of(charge, "t", "order-17"),
-            provider_key_of(plain, "", "order-17"),
-            provider_key_of(charge, "", "order-18"),
-            provider_key_of(charge, "", "order-17", 2),
-            provider_key_of(type("Elsewhere", (Charge,), {"provider": "bank/other"})(), "", "order-17"),
+            occurrence_of(charge, "", "order-17"),
+            occurrence_of(charge, "t", "order-17"),
+            occurrence_of(plain, "", "order-17"),
+            occurrence_of(charge, "", "order-18"),
+            occurrence_of(charge, "", "order-17", 2),
+            occurrence_of(type("Elsewhere", (Charge,), {"provider": "bank/other"})(), "", "order-17"),
         }
         assert len(keys) == 6
-        assert provider_key_of(charge, "", "order-17") == provider_key_of(Charge(), "", "order-17")
+        assert occurrence_of(charge, "", "order-17") == occurrence_of(Charge(), "", "order-17")
 
     def test_tenants_do_not_meet(self):
         """The same key of two tenants is two occurrences."""
@@ -124,7 +125,7 @@ class TestKeys:
     def test_a_renamed_operation_meets_what_it_recorded_before(self):
         """Keys are derived from the oldest name: a retry after the renaming is not a second charge."""
         old = type("Old", (Plain,), {"operation": "bank.old_name"})()
-        assert provider_key_of(Renamed(), "", "order-17") == provider_key_of(old, "", "order-17")
+        assert occurrence_of(Renamed(), "", "order-17") == occurrence_of(old, "", "order-17")
         with provider_says(Renamed, effects.Applied(1, "ch_1")) as said:
             first = effects.perform(Renamed, payload=PAYLOAD, key="order-17")
             assert row_of(first).binding == binding_of("", "bank.old_name", "order-17")

@@ -16,7 +16,7 @@ from rest_framework.throttling import BaseThrottle
 import effects
 from effects import celery, conf, states, tasks, testing
 from effects.audit import CODES as AUDIT_CODES
-from effects.checks import journal, messages, package, projects, rules, views
+from effects.checks import journal, messages, package, projects, recorded, rules, views
 from effects.effect import Effect
 from effects.http import answers, drf, keys
 from effects.http.api import urls as api_urls
@@ -35,7 +35,7 @@ from tests.docs.diagrams import PAGE, write
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "effects"
 UNUSED = "Accepted and checked. This release does nothing with it."
-CHECKS = (journal, package, projects, rules, views)
+CHECKS = (journal, package, projects, recorded, rules, views)
 
 
 def read(name: str) -> str:

@@ -196,9 +196,10 @@ MUTATIONS = (
                 'binding = binding_of(tenant, effect.keyed_as, f"{requested_by}/{key}")',
             ),
             Edit(
-                "effects/intents.py",
-                "provider_key=provider_key_of(effect, tenant, key), payload=",
-                'provider_key=provider_key_of(effect, tenant, f"{requested_by}/{key}"), payload=',
+                f"{_T}/executions.py",
+                "occurrence = occurrence_of(effect, intent.tenant, intent.key, intent.generation)",
+                'who = f"{intent.requested_by}/{intent.key}"\n'
+                "    occurrence = occurrence_of(effect, intent.tenant, who, intent.generation)",
             ),
         ),
     ),
@@ -253,7 +254,7 @@ MUTATIONS = (
         "a successor keeps the provider key",
         "§2 provider key",
         "tests/core/test_successions.py::test_it_is_sent_anew_under_another_provider_key",
-        (Edit(f"{_T}/successions.py", "intent.key, generation)", "intent.key, old.generation)"),),
+        (Edit(f"{_T}/executions.py", "intent.key, intent.generation)", "intent.key)"),),
     ),
     Mutation(
         "whoever undoes is a part of the undoing's key",

@@ -18,7 +18,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 import effects
 from effects import checks as ours
-from effects.checks import journal, package, projects, rules, views
+from effects.checks import journal, package, projects, recorded, rules, views
 from effects.checks.rules import check_risk_rules
 from effects.conf import DOCS
 from tests.core.declared import Plain
@@ -214,11 +214,12 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {check.__name__ for check in registry.registered_checks if "database" in check.tags} == {
         "check_server",
         "check_migrations",
+        "check_journal_id",
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
         name
-        for module in (journal, package, projects, rules, views)
+        for module in (journal, package, projects, recorded, rules, views)
         for name in module.__all__
         if name.startswith("check_")
     }

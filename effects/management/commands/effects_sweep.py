@@ -6,10 +6,11 @@ import threading
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, SystemCheckError
 from django.db import close_old_connections
 
 from effects._logs import get_logger
+from effects.checks.journal import check_migrations, check_server
 from effects.conf import settings
 from effects.reconcilers import SWEEPS
 
@@ -26,9 +27,16 @@ class Command(BaseCommand):
         parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, with this pause between passes")
         parser.add_argument("--batch", type=int, help="rows a sweep takes at most; SWEEP_BATCH by default")
 
-    def get_check_kwargs(self, options: Any) -> Any:
-        """Have the journal's database checked as well: the sweeps of one that lacks tables would each fail."""
-        return {**super().get_check_kwargs(options), "databases": [settings.DATABASE]}
+    def check(self, *args: Any, **options: Any) -> None:
+        """Check the project, and the journal's database: the sweeps of one that lacks tables would each fail.
+
+        What is wrong with rows (E020 to E022) stops no other row: the first sweep logs it and goes on.
+        """
+        super().check(*args, **options)
+        databases = [settings.DATABASE]
+        serious = [one for one in (*check_server(databases), *check_migrations(databases)) if one.is_serious()]
+        if serious:
+            raise SystemCheckError("\n".join(map(str, serious)))
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the passes until interrupted."""

@@ -1,0 +1,42 @@
+"""Find what the journal holds and this code cannot go on with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from django.core import checks
+from django.db import DatabaseError
+
+from effects.checks.journal import configured_journal
+from effects.checks.messages import make_error
+from effects.models import Journal
+
+__all__ = ["check_journal_id"]
+
+
+def check_journal_id(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
+    """E022: the journal has lost its id, so that no provider key can be derived."""
+    if not _is_asked(databases):
+        return []
+    try:
+        is_named = Journal.objects.exists()
+    except DatabaseError:
+        return []  # E010, E011
+    if is_named:
+        return []
+    return [
+        make_error(
+            22,
+            "The journal has no id: nothing new is recorded, because no provider key can be derived.",
+            "Put the one that it had back: manage.py effects_journal_id --set ID --apply. An empty journal gets one by "
+            "manage.py migrate.",
+        )
+    ]
+
+
+def _is_asked(databases: Sequence[str] | None) -> bool:
+    """Return whether the journal's database is to be looked into; `migrate` asks before it makes what is missing."""
+    connection = configured_journal()
+    return connection is not None and connection.alias in (databases or ()) and "migrate" not in sys.argv[1:2]
