@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -67,10 +67,11 @@ def look_up(execution_id: UUID, *, now: bool = False) -> ExecutionSnapshot:
         now: a person asks, so it need not be due.
     """
     refuse_open_transactions("effects.background.look_up")
-    return _noting_trouble(execution_id, lambda: _look_up(execution_id, now))
+    claims: list[transitions.Claim] = []
+    return _noting_trouble(execution_id, lambda: _look_up(execution_id, now, claims), claims)
 
 
-def _look_up(execution_id: UUID, now: bool) -> ExecutionSnapshot:
+def _look_up(execution_id: UUID, now: bool, claims: list[transitions.Claim]) -> ExecutionSnapshot:
     refused = None if now else _refused_for_now(execution_id)
     if refused is not None:
         return refused
@@ -82,6 +83,7 @@ def _look_up(execution_id: UUID, now: bool) -> ExecutionSnapshot:
             with in_tenant(row.tenant), without_request():
                 return _resend_or_escalate(row)
         return snapshot(row)
+    claims.append(claimed)
     with in_tenant(row.tenant), without_request():
         reach("look_up.before_call")
         verdict = _verify(get_effect(row.operation), row)
@@ -112,8 +114,13 @@ def _is_due(row: Any) -> bool:
     return row.due_at is not None and row.due_at <= row.seen_at
 
 
-def _noting_trouble(execution_id: UUID, work: Callable[[], T]) -> T:
+def _noting_trouble(execution_id: UUID, work: Callable[[], T], claims: Sequence[transitions.Claim] = ()) -> T:
     """Keep on the row what working on it raises; it backs off and shows. The error goes on to the sweep or worker.
+
+    Args:
+        execution_id: which.
+        work: what is done.
+        claims: filled by it: of the look-up that it is.
 
     Raises:
         TroubleError: in place of the project's own errors where texts are redacted: nobody else's log or mail is.
@@ -126,7 +133,7 @@ def _noting_trouble(execution_id: UUID, work: Callable[[], T]) -> T:
         if isinstance(error, ExecutionNotFoundError):
             raise  # there is nothing to keep it on
         try:
-            transitions.note_trouble(execution_id, error)
+            transitions.note_trouble(execution_id, error, epoch=claims[0].epoch if claims else None)
         except (EffectsError, DatabaseError):
             log.exception("The trouble with execution %s could not be kept.", execution_id)
         if isinstance(error, EffectsError) or is_interrupt(error) or not is_redacting():

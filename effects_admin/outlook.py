@@ -38,7 +38,7 @@ def next_steps(case: Case) -> list[str]:
             "Its payload holds a secret, which is kept nowhere: there is one send, by the call that brought it."
         )
     if case.row.trouble_count:
-        steps.append(f"Working on it raised an error {case.row.trouble_count} times in a row: {case.row.trouble}")
+        steps.append(f"Working on it failed {case.row.trouble_count} times in a row: {case.row.trouble}")
     return steps
 
 

@@ -200,7 +200,7 @@ def _executions(rows: QuerySet[Execution], now: datetime) -> list[Standing]:
         *standings,
         _standing("rows not written", "Settled, but the project's own rows could not be written.", "doubt",
                   f"{queue}#unwritten", unwritten, now),
-        _standing("in trouble", "Working on them raises an error each time.", "alarm", f"{queue}#troubled", troubled,
+        _standing("in trouble", "Working on them fails each time.", "alarm", f"{queue}#troubled", troubled,
                   now),
     ]  # fmt: skip
 

@@ -235,7 +235,7 @@ def _unwritten(reader: _Reader) -> Section:
 def _troubled(reader: _Reader) -> Section:
     section = Section(
         "troubled",
-        "Working on them raises an error each time",
+        "Working on them fails each time",
         "The code or its settings need mending; they are tried again, ever more rarely.",
         reverse("admin:effects_execution_changelist"),
     )

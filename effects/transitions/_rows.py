@@ -27,6 +27,7 @@ from effects.states import (
     allows,
 )
 from effects.transitions import _notices
+from effects.transitions.troubles import TROUBLED_FROM
 from effects.types import Actor
 
 __all__ = [
@@ -94,6 +95,7 @@ def advance(
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
+    troubled = row.trouble_count >= TROUBLED_FROM
     if row.trouble_count and verb not in _NO_PROGRESS:
         changes.update(trouble_count=0, trouble="")
     _write(row, changes)
@@ -101,7 +103,7 @@ def advance(
     if target is ExecutionState.NEEDS_INTERVENTION and source is not target:
         _notices.person_needed(row)
     if settles:
-        _run_hook(row, previous)
+        _run_hook(row, previous, alone=troubled)
 
 
 def advance_request(
@@ -211,12 +213,17 @@ def _write(row: Execution | Request, changes: dict[str, Any]) -> None:
     type(row)._default_manager.filter(pk=row.pk).update(**changes)
 
 
-def _run_hook(row: Execution, previous: Outcome | None) -> None:
+def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
     """Run the settled hook; if it cannot run now it stays due.
 
     With the journal in a database of its own it runs after the commit, at least once: its rows are not ours to undo.
+
+    Args:
+        row: just settled.
+        previous: the outcome before a contradiction.
+        alone: what came before failed so often that the hook may be to blame: the outcome is committed without it.
     """
-    if is_beside() and _may_have_hook(row):
+    if (alone or is_beside()) and _may_have_hook(row):
         _write(row, {"hook_due_at": row.locked_at})
         return
     error = call_hook(row, previous)

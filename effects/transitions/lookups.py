@@ -24,6 +24,7 @@ from effects.transitions.attempts import (
     references_on_file,
 )
 from effects.transitions.evidence import observe_row
+from effects.transitions.troubles import pause_after
 from effects.types import Applied, InDoubt, Partial, readable_instant
 from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
 
@@ -34,6 +35,7 @@ LOOKUP_BUDGET = 8
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=5), timedelta(hours=1)
 #: How long something rests that the project's `RECONCILE_CHECK` refused.
 REFUSED_DELAY = timedelta(minutes=10)
+_DIED = "the look-up that began at {at:%Y-%m-%d %H:%M:%S %Z} never answered: its process died, or was killed"
 _S, _R = ExecutionState, ExecutionReason
 
 
@@ -49,7 +51,8 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
     """*Commits.* Take the lease of a look-up; None if it is not due, somebody else has it, or its provider is busy.
 
     Locked: the execution. `claimed_at` is the database's clock after the lock: absence is believed only of what was
-    claimed after the barrier.
+    claimed after the barrier. A claim that was never answered counts as trouble, and this one's own end is waited for
+    the longer: what kills its process once may do so again.
 
     Args:
         execution_id: which.
@@ -68,9 +71,13 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
             step_back(row)
             return None
         lease_end = row.locked_at + timedelta(seconds=row.contract["request_timeout"]) + grace()
+        trouble: dict[str, Any] = {}
+        if row.lease_expires_at is not None:  # no verdict, and no error either, which ends the lease
+            trouble = {"trouble_count": row.trouble_count + 1, "trouble": _DIED.format(at=row.claimed_at)}
+        pause = pause_after(row.trouble_count + 1) if trouble else timedelta(0)
         advance(
             row, "claim", revises=False, epoch=row.epoch + 1, claimed_at=row.locked_at, lease_expires_at=lease_end,
-            due_at=lease_end,
+            due_at=lease_end + pause, **trouble,
         )  # fmt: skip
         return Claim(row.epoch, snapshot(row))
 
@@ -79,8 +86,8 @@ def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> Execut
     """*Commits.* Do what a look-up's verdict allows, under the epoch of its own claim.
 
     Locked: the execution. A verdict under an older epoch, or a second one under one claim (a COMMIT in question is
-    repeated), changes nothing, except that a `Found` is kept as evidence. Only `Inconclusive` spends the budget;
-    `Unreachable` never does.
+    repeated), changes nothing, except that a `Found` is kept as evidence. Only `Inconclusive` spends the budget, and
+    nothing does before the instant by which an accepted order is expected; `Unreachable` never does.
     """
     with commits("recording a look-up"):
         row = lock_execution(execution_id)
@@ -175,7 +182,7 @@ def _acknowledge(row: Execution, verdict: InProgress) -> None:
         return
     advance(
         row, "acknowledge", _S.ACCEPTED, reason=_R.IN_PROGRESS, evidence=evidence, revises=row.state != _S.ACCEPTED,
-        lease_expires_at=None, may_have_applied=True, expect_by=expect_by, lookups_unreachable=0,
+        lease_expires_at=None, may_have_applied=True, expect_by=expect_by, lookups_unreachable=0, lookups_spent=0,
         reference=reference or row.reference, due_at=_next_look(row),
     )  # fmt: skip
 
@@ -192,6 +199,9 @@ def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
         )
     elif row.applied_evidence is not None:
         _escalate(row, _R.CONFLICT, {**proof, "why": "proof of success is on file", "on_file": row.applied_evidence})
+    elif isinstance(verdict, Absent) and _is_awaited(row) and not row.contract["authoritative"]:
+        # an index that does not show the order yet, or a list of what was carried out
+        _later(row, _next_look(row), {**proof, "why": "the provider had accepted it, and it is not expected yet"})
     elif _was_accepted(row) and not row.contract["authoritative"]:
         _escalate(row, _R.CONFLICT, {**proof, "why": "the provider had accepted it"})
     else:
@@ -199,6 +209,11 @@ def _disprove(row: Execution, verdict: Absent | ProvenFailed) -> None:
             outcome=str(AttemptOutcome.NOT_APPLIED)
         )
         _disproved(row, verdict, proof)
+
+
+def _is_awaited(row: Execution) -> bool:
+    """Return whether the provider took the order and need not have carried it out yet: no person is called before."""
+    return row.expect_by is not None and row.expect_by > row.locked_at
 
 
 def _was_accepted(row: Execution) -> bool:
@@ -239,6 +254,10 @@ def _postpone(row: Execution, verdict: Inconclusive | Unreachable) -> None:
         unreachable = row.lookups_unreachable + 1
         _later(row, max(row.locked_at + delay, believed_from), proof, lookups_unreachable=unreachable)
         return
+    if _is_awaited(row):
+        # what is not there yet cannot be seen; the budget is for the time after
+        _later(row, max(_next_look(row), believed_from), proof, lookups_unreachable=0)
+        return
     # a look-up before the barrier could not have decided an absence: it costs nothing
     spent = row.lookups_spent + (1 if row.claimed_at and row.claimed_at > believed_from else 0)
     if spent >= LOOKUP_BUDGET:
@@ -257,7 +276,7 @@ def _backoff_due(row: Execution) -> datetime:
 
 
 def _next_look(row: Execution) -> datetime:
-    """Return when an order in progress is looked at again: a tenth of its age, between 5 s and 1 h."""
+    """Return when an order that was taken is looked at again: after a tenth of its age, between 5 s and 1 h."""
     age = row.locked_at - (row.first_sent_at or row.locked_at)
     return row.locked_at + min(max(age / 10, FIRST_DELAY), LONGEST_DELAY)
 

@@ -25,6 +25,8 @@ from tests.core.racing import OnSend
 pytestmark = pytest.mark.django_db
 QUIET = timedelta(minutes=6)
 HOUR = timedelta(hours=1)
+#: After it an accepted order is overdue, unless its provider named another instant.
+WEEK = timedelta(days=7, minutes=1)
 #: Longer than the wait before something in doubt is sent again on its own.
 WAITED = timedelta(seconds=1)
 
@@ -95,7 +97,7 @@ def test_absent_with_no_attempt_left_fails() -> None:
 def test_absent_after_acceptance_is_a_conflict_of_a_lagging_look_up() -> None:
     """The provider took the order; an index that does not show it proves nothing."""
     row = accepted(Charge)
-    time_passes(QUIET)
+    time_passes(WEEK)
     row = look(row, effects.Absent())
     assert (row.state, row.reason, row.may_have_applied) == ("needs_intervention", "conflict", True)
 
@@ -104,7 +106,7 @@ def test_absent_after_acceptance_is_a_conflict_of_a_lagging_look_up() -> None:
 def test_what_was_accepted_once_stays_so_for_a_lagging_look_up(start: Any) -> None:
     """In progress, in conflict, reopened by a person: "absent" is a conflict again, and nothing is sent anew."""
     row = look(start(), effects.InProgress("ch_1"))
-    time_passes(QUIET)
+    time_passes(WEEK)
     row = look(row, effects.Absent())
     operators.reopen(row.pk, revision=row.revision, by="ann", reason="look again")
     row = look(row, effects.Absent())
@@ -186,6 +188,10 @@ def test_found_with_items_none_of_which_applied_did_not_happen() -> None:
     assert (row.state, row.reason, row.failure_code) == ("failed", "proven_failed", "closed")
 
 
+def raises(context: Any) -> Any:
+    raise LookupError("a bug in verify")
+
+
 @pytest.mark.parametrize("start", [in_doubt, accepted])
 def test_in_progress_is_waited_for_until_it_is_overdue(start: Any) -> None:
     """Bank transfers take days: no person is called before `expect_by`, and one is called after it."""
@@ -197,6 +203,64 @@ def test_in_progress_is_waited_for_until_it_is_overdue(start: Any) -> None:
     time_passes(timedelta(days=3))
     row = look(row, effects.InProgress("ch_1"))
     assert (row.state, row.reason) == ("needs_intervention", "overdue")
+
+
+@pytest.mark.parametrize("verdict", [effects.Inconclusive("not booked yet"), effects.Absent(), raises], ids=str)
+@pytest.mark.parametrize(
+    ("start", "days"),
+    [
+        (lambda: accepted(expect_by=timezone.now() + timedelta(days=5)), 5),
+        (lambda: accepted(expect_by=timezone.now() + timedelta(hours=2)), 1 / 12),
+        (accepted, 7),
+        (lambda: look(in_doubt(), effects.InProgress("ch_1")), 7),
+        (lambda: look(accepted(), effects.InProgress("ch_1", timezone.now() + timedelta(days=30))), 30),
+    ],
+    ids=["5 days", "2 hours", "by default", "in progress", "moved"],
+)
+def test_while_an_order_is_awaited_nobody_is_called(start: Any, days: float, verdict: Any) -> None:
+    """An order that takes days is not there yet: look-ups are spread over the time, and end in a person after it."""
+    row, pauses = start(), []
+    while row.expect_by > timezone.now():
+        row = look(row, verdict)
+        assert (row.state, row.lookups_spent) == ("accepted", 0)
+        pauses.append(row.due_at - timezone.now())
+        time_passes(max(pauses[-1], timedelta(days=days) / 20))
+        row = again(row)
+    # a look-up before the barrier could decide nothing, and an hour is short enough
+    assert max(pauses) <= HOUR
+    assert pauses[-1] >= min(HOUR, timedelta(days=days) / 12) - QUIET
+    for _ in range(LOOKUP_BUDGET):
+        row = look(row, verdict) if row.state == "accepted" else row
+    assert row.state == "needs_intervention"
+    assert row.reason == ("conflict" if isinstance(verdict, effects.Absent) else "budget_spent")
+
+
+@pytest.mark.parametrize(
+    "verdict", [effects.ProvenFailed("no"), effects.Conflict("another amount"), effects.Found("ch_2")]
+)
+def test_what_no_time_explains_is_a_persons_at_once(verdict: Any) -> None:
+    """A refusal for good, another amount, another reference: nobody waits for the end of the week."""
+    row = accepted()
+    time_passes(QUIET)
+    assert look(row, verdict).reason == "conflict"
+
+
+def test_an_order_that_should_be_there_already_has_the_usual_budget() -> None:
+    """The provider named an instant that is past."""
+    row = accepted(expect_by=timezone.now() - HOUR)
+    time_passes(QUIET)
+    for _ in range(LOOKUP_BUDGET):
+        row = look(row, effects.Inconclusive())
+    assert row.reason == "budget_spent"
+
+
+def test_an_unreachable_provider_spends_nothing_after_it_either() -> None:
+    """It is evidence of nothing, before and after."""
+    row = accepted()
+    time_passes(WEEK)
+    for _ in range(LOOKUP_BUDGET * 2):
+        row = look(row, effects.Unreachable("down"))
+    assert (row.state, row.lookups_spent) == ("accepted", 0)
 
 
 def test_in_progress_without_a_date_is_expected_within_a_week() -> None:

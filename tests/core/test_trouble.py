@@ -7,10 +7,11 @@ import pytest
 from django.urls import reverse
 
 import effects
+from effects import background, operators, transitions
 from effects._locks import now
 from effects.models import Execution
 from effects.testing import provider_says, run_due, time_passes
-from tests.core.declared import Charge, ChargePayload, Plain
+from tests.core.declared import Charge, ChargePayload, Noted, Plain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -71,3 +72,127 @@ def test_a_look_up_that_raises_for_ever_backs_off_and_reaches_a_person(settings:
         run_due()
     row.refresh_from_db()
     assert (row.state, row.trouble) == ("completed", "")
+
+
+# -- processes that die --------------------------------------------------------------------------------------------
+
+
+def in_doubt(effect: Any = Charge) -> Execution:
+    with provider_says(effect, TimeoutError()):
+        outcome = effects.perform(effect, payload=ChargePayload("c1", 1), key="k1")
+    time_passes(timedelta(minutes=10))
+    return Execution.objects.get(pk=outcome.ref)
+
+
+def exits(context: Any) -> Any:
+    raise SystemExit(137)
+
+
+def killed(row: Execution) -> None:
+    """Leave the row as a process does that is killed while it asks."""
+    assert transitions.claim(row.pk, now=True) is not None
+
+
+def ended(row: Execution) -> None:
+    """The process ends in the look-up: an interrupt is no answer."""
+    with provider_says(row.operation, look_up=exits), pytest.raises(SystemExit):
+        background.look_up(row.pk, now=True)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+@pytest.mark.parametrize("die", [killed, ended])
+def test_a_look_up_that_kills_its_process_backs_off_and_shows(die: Any, accepted: bool, admin_client: Any) -> None:
+    """Each unanswered claim is waited for longer, up to an hour; from the third on it is shown; an answer ends it."""
+    row = in_doubt()
+    if accepted:
+        with provider_says(Charge, look_up=effects.InProgress("ch_1")):
+            background.look_up(row.pk, now=True)
+    pauses = []
+    for died in range(10):
+        die(row)
+        row.refresh_from_db()
+        assert row.trouble_count == died
+        assert row.due_at is not None
+        pauses.append(round((row.due_at - now()).total_seconds() - 15, -1))
+        page = admin_client.get(reverse("admin:effects_needs_a_person")).content.decode()
+        assert ("never answered: its process died" in page) == (died >= 3)
+        if died:  # at the end of its lease alone it is not due again
+            time_passes(timedelta(seconds=16))
+            with provider_says(Charge, look_up=effects.Found("ch_1")) as said:
+                background.look_up(row.pk)
+            assert said.look_ups == []
+        time_passes(timedelta(hours=1))
+        row.refresh_from_db()
+    assert pauses == [0, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert row.state == ("accepted" if accepted else "uncertain")
+    with provider_says(Charge, look_up=effects.Found("ch_1")):
+        run_due()
+    row.refresh_from_db()
+    assert (row.state, row.trouble_count, row.trouble) == ("completed", 0, "")
+
+
+def test_an_answered_look_up_is_no_trouble() -> None:
+    """Twenty that get their answer, whatever it is."""
+    row = in_doubt()
+    for _ in range(20):
+        with provider_says(Charge, look_up=effects.Unreachable("down")):
+            operators.look_up_now(row.pk)
+        row.refresh_from_db()
+        assert (row.trouble_count, row.lease_expires_at) == (0, None)
+
+
+def test_one_that_raises_is_counted_once(settings: Any) -> None:
+    """Its process lives: the claim is over with the error, and the next one does not take it for dead."""
+
+    def nobody(tenant: str) -> Any:
+        raise LookupError("no such tenant")
+
+    row = in_doubt()
+    settings.EFFECTS = {"TENANT_CONTEXT": nobody}
+    for count in range(1, 5):
+        with pytest.raises(LookupError):
+            background.look_up(row.pk, now=True)
+        row.refresh_from_db()
+        assert (row.trouble_count, row.lease_expires_at) == (count, None)
+
+
+def test_another_process_keeps_its_claim_when_an_older_one_raises() -> None:
+    """The one that was taken over woke up and failed; the lease of the other is not its own to end."""
+    row = in_doubt()
+    older = transitions.claim(row.pk)
+    time_passes(timedelta(minutes=1))
+    newer = transitions.claim(row.pk)
+    assert older is not None
+    assert newer is not None
+    transitions.note_trouble(row.pk, LookupError("late"), epoch=older.epoch)
+    row.refresh_from_db()
+    assert row.lease_expires_at is not None
+    transitions.apply_verdict(row.pk, epoch=newer.epoch, verdict=effects.Found("ch_1"))
+    row.refresh_from_db()
+    assert row.state == "completed"
+
+
+def test_a_hook_that_kills_look_ups_does_not_hold_the_outcome_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After three dead processes what was found is committed without the hook, which then runs alone."""
+    row, ran = in_doubt(Noted), []
+
+    def then(context: Any, outcome: effects.Outcome) -> None:
+        ran.append(outcome.state)
+        if len(ran) <= 3:
+            raise SystemExit(137)
+
+    monkeypatch.setattr(Noted, "then", staticmethod(then))
+    for died in range(3):
+        with provider_says(Noted, look_up=effects.Found("ch_1")), pytest.raises(SystemExit):
+            background.look_up(row.pk, now=True)
+        assert len(ran) == died + 1
+        time_passes(timedelta(hours=2))
+    killed(row)
+    time_passes(timedelta(hours=2))
+    with provider_says(Noted, look_up=effects.Found("ch_1")):
+        background.look_up(row.pk, now=True)
+    row.refresh_from_db()
+    assert (row.state, len(ran), row.hook_due_at is None) == ("completed", 3, False)
+    run_due()
+    row.refresh_from_db()
+    assert (len(ran), row.hook_due_at) == (4, None)

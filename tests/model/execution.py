@@ -295,6 +295,8 @@ class _Events:
         elif not after:
             self.move("verdict: absent, asked before the barrier", "postpone", looks=others, look_lease=lease)
         elif s.proof or (s.state == ACCEPTED and self.config.look_up == "eventual"):
+            if not s.proof and verdict != "refused for good":
+                self.move("verdict: absent, and not expected yet", "postpone", looks=others, look_lease=lease)
             self.move(
                 "verdict: absent, against what is known", "escalate", PERSON, looks=others, look_lease=lease,
                 conflict=True,

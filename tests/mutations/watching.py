@@ -6,6 +6,8 @@ from tests.mutations.rule import Edit, Mutation
 
 __all__ = ["MUTATIONS"]
 
+_LOOKUPS = "effects/transitions/lookups.py"
+_TROUBLE = "tests/core/test_trouble.py"
 _RISKS = "tests/core/test_risk_rules.py"
 
 MUTATIONS = (
@@ -26,5 +28,23 @@ MUTATIONS = (
         "§6 RISK_RULES",
         f"{_RISKS}::test_of_two_names_the_stricter_rule_holds",
         (Edit("effects/setting_values.py", "rule.tightened(rules.get(name))", "rule"),),
+    ),
+    Mutation(
+        "a look-up that kills its process is repeated at once",
+        "§4 claim",
+        f"{_TROUBLE}::test_a_look_up_that_kills_its_process_backs_off_and_shows",
+        (Edit(_LOOKUPS, "if row.lease_expires_at is not None:  # no verdict", "if False:  # no verdict"),),
+    ),
+    Mutation(
+        "a person is called while an order is awaited",
+        "§4 postpone",
+        "tests/core/test_lookups.py::test_while_an_order_is_awaited_nobody_is_called",
+        (Edit(_LOOKUPS, "    if _is_awaited(row):\n", "    if False:\n"),),
+    ),
+    Mutation(
+        "an item's applied is whatever Python takes for true",
+        "§5 Partial",
+        "tests/core/test_perform.py::TestAnswers::test_items_that_do_not_say_what_was_applied_are_doubt",
+        (Edit("effects/items.py", "if plain.applied is not True and plain.applied is not False:", "if False:"),),
     ),
 )
