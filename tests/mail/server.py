@@ -5,14 +5,24 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["DROP", "HANG", "SmtpServer", "smtp_server"]
+__all__ = ["DRIP", "DRIP_LETTERS", "DROP", "FLOOD", "FLOOD_LINE", "HANG", "SmtpServer", "smtp_server"]
 
 #: Hang up without a word; say nothing more until the client has gone.
 DROP, HANG = "drop", "hang"
+#: Go on with a reply that never ends, until the client has gone: line by line or letter by letter, slowly or at once.
+DRIP, DRIP_LETTERS, FLOOD, FLOOD_LINE = "drip", "drip letters", "flood", "flood line"
+#: What is said again and again, and the seconds between.
+_ENDLESS = {
+    DRIP: (b"%s-more\r\n", 0.05),
+    DRIP_LETTERS: (b"x", 0.05),
+    FLOOD: (b"%s-more\r\n" * 1000, 0.0),
+    FLOOD_LINE: (b"x" * 10_000, 0.0),
+}
 
 
 class _Session(socketserver.StreamRequestHandler):
@@ -30,6 +40,9 @@ class _Session(socketserver.StreamRequestHandler):
                 self.server.commands.append(words)
                 verb = words.partition(" ")[0].upper()
                 self._say(verb, {"DATA": "354 go on", "QUIT": "221 bye", **self.server.offers}.get(verb, "250 ok"))
+                if verb == self.server.silent_after:
+                    while self.connection.recv(1000):  # until the client hangs up
+                        pass
                 if verb == "DATA" and self._goes_on:
                     self._content()
                 if verb == "QUIT":
@@ -42,6 +55,8 @@ class _Session(socketserver.StreamRequestHandler):
     def _content(self) -> None:
         if self.server.answers.get("while writing") == DROP:
             raise _HangUpError
+        while self.server.answers.get("while writing") == DRIP and self.connection.recv(1):
+            time.sleep(0.05)  # a slow reader, until the client hangs up
         lines = []
         while (line := self.rfile.readline()) not in (b".\r\n", b""):
             lines.append(line[1:] if line.startswith(b".") else line)
@@ -59,8 +74,17 @@ class _Session(socketserver.StreamRequestHandler):
             raise _HangUpError
         if answer == DROP:
             raise _HangUpError
+        if answer in _ENDLESS:
+            self._go_on(*_ENDLESS[answer], usual.encode()[:3])
+        time.sleep(self.server.pause)
         self._goes_on = answer.startswith("354")
         self.wfile.write(answer.encode() + b"\r\n")
+
+    def _go_on(self, words: bytes, pause: float, code: bytes) -> None:
+        said = words.replace(b"%s", code)
+        while True:  # ends with the client's connection
+            self.wfile.write(said)
+            time.sleep(pause)
 
 
 class _HangUpError(Exception):
@@ -80,6 +104,8 @@ class SmtpServer(socketserver.ThreadingTCPServer):
         self.commands: list[str] = []
         self.messages: list[bytes] = []
         self.sessions = 0
+        self.pause = 0.0  # seconds before each reply
+        self.silent_after = ""  # what is asked last
 
     @property
     def port(self) -> int:

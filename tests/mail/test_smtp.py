@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from effects.exceptions import PayloadError
 from effects.models import Attempt, Execution
 from effects.testing import run_due, time_passes
 from tests.mail.mailers import LOCMEM, SMTP, set_mailer
-from tests.mail.server import DROP, HANG, SmtpServer, free_port, smtp_server
+from tests.mail.server import DRIP, DRIP_LETTERS, DROP, FLOOD, FLOOD_LINE, HANG, SmtpServer, free_port, smtp_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MAIL = Email(
@@ -126,6 +127,61 @@ def test_silence_before_the_message_is_no_doubt(server: SmtpServer, monkeypatch:
     server.answers["EHLO"] = HANG
     outcome = send()
     assert (outcome.state, Execution.objects.get().reason) == ("pending", "not_sent")
+
+
+@pytest.mark.parametrize("endless", [DRIP, DRIP_LETTERS, FLOOD, FLOOD_LINE])
+@pytest.mark.parametrize(
+    ("asked", "state"),
+    [
+        ("greeting", "pending"), ("EHLO", "pending"), ("AUTH", "pending"), ("MAIL", "pending"), ("RCPT", "pending"),
+        ("DATA", "pending"), ("content", "uncertain"), ("QUIT", "completed"),
+    ],
+)  # fmt: skip
+def test_a_reply_without_end_ends_with_the_conversation(
+    server: SmtpServer, settings: Any, monkeypatch: pytest.MonkeyPatch, asked: str, state: str, endless: str
+) -> None:
+    """One deadline and one size hold for it all; a step that never ends proves what a silent one does."""
+    set_mailer(settings, SMTP, host="127.0.0.1", port=server.port, username="shop", password="secret")
+    server.offers = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": "235 welcome"}
+    monkeypatch.setattr(SendEmail, "request_timeout", timedelta(seconds=0.8))
+    server.answers[asked] = endless
+    begun = time.monotonic()
+    assert send().state == state
+    assert time.monotonic() - begun < 10
+    assert server.sessions == 1
+
+
+def test_a_slow_reader_ends_with_the_conversation(server: SmtpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes the message byte by byte holds nobody longer than the permit: nothing was accepted."""
+    monkeypatch.setattr(SendEmail, "request_timeout", timedelta(seconds=1))
+    server.answers["while writing"] = DRIP
+    long = Email(to=MAIL.to, subject="Long", text="word " * 4_000_000, sender="shop@example.com")
+    begun = time.monotonic()
+    assert (send(long).state, server.messages) == ("pending", [])
+    assert time.monotonic() - begun < 10
+
+
+def test_a_handshake_that_never_ends_ends_with_the_conversation(
+    server: SmtpServer, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that says yes to TLS and then talks for ever without it got nothing."""
+    set_mailer(settings, SMTP, host="127.0.0.1", port=server.port, use_tls=True)
+    monkeypatch.setattr(SendEmail, "request_timeout", timedelta(seconds=0.8))
+    server.offers = {"EHLO": "250-here\r\n250 STARTTLS"}
+    server.answers["STARTTLS"] = ["220 go on"]
+    server.silent_after = "STARTTLS"
+    begun = time.monotonic()
+    assert (send().state, server.messages) == ("pending", [])
+    assert time.monotonic() - begun < 10
+
+
+def test_many_short_replies_share_one_deadline(server: SmtpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reply comes in time, and all together they do not."""
+    monkeypatch.setattr(SendEmail, "request_timeout", timedelta(seconds=1))
+    server.pause = 0.2
+    many = Email(to=tuple(f"p{n}@example.com" for n in range(20)), subject="s", text="t", sender="shop@example.com")
+    assert (send(many).state, server.messages) == ("pending", [])
+    assert len(server.commands) < 10
 
 
 def test_nobody_listens(server: SmtpServer, settings: Any) -> None:

@@ -70,9 +70,21 @@ MUTATIONS = (
         (
             Edit(
                 "effects/contrib/mail/smtp.py",
-                "        _finish(smtp, left)\n",
-                "        with _nothing_was_accepted():\n            try:\n                _finish(smtp, left)\n"
+                "        _finish(smtp)\n",
+                "        with _nothing_was_accepted():\n            try:\n                _finish(smtp)\n"
                 "            except Doubt as error:\n                raise OSError(str(error)) from error\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "each reply of a mail server has the whole time",
+        "cases: mail",
+        "tests/mail/test_smtp.py::test_a_reply_without_end_ends_with_the_conversation",
+        (
+            Edit(
+                "effects/contrib/connections.py",
+                "        self._sock.settimeout(time_left(self.deadline))\n        count",
+                "        self._sock.settimeout(time_left(self.deadline + 11))\n        count",
             ),
         ),
     ),

@@ -91,8 +91,14 @@ def trickle(head: bytes, part: bytes, every: float) -> Callable[[Any], None]:
 
 @pytest.mark.parametrize(
     ("head", "part"),
-    [(b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"), (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" ")],
-    ids=["headers", "body"],
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X-A: b\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"", b"H"),
+    ],
+    ids=["headers", "body", "trailers", "interim answers", "status line"],
 )
 def test_a_trickling_answer_ends_at_the_deadline(
     scripted: Scripted, refunds: CreateRefund, permit: Callable, head: bytes, part: bytes
@@ -104,6 +110,26 @@ def test_a_trickling_answer_ends_at_the_deadline(
         refunds.send(context_for(refund_of(), allowed), allowed)
     assert caught.value.reason is ExecutionReason.TIMEOUT
     assert 0.4 < monotonic() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 100_000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"186a0\r\n" + b" " * 100_000 + b"\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: b\r\n" * 10_000),
+    ],
+    ids=["body", "chunks", "trailers"],
+)
+def test_an_answer_without_end_ends_at_its_size(
+    scripted: Scripted, refunds: CreateRefund, permit: Callable, head: bytes, part: bytes
+) -> None:
+    """No answer fills the memory, however fast it comes: one too long is doubt, long before the deadline."""
+    scripted.does(trickle(head, part, 0))
+    allowed = permit(60)
+    with pytest.raises(Doubt) as caught:
+        refunds.send(context_for(refund_of(), allowed), allowed)
+    assert caught.value.code == "answer_too_long"
 
 
 def test_a_hanging_provider_ends_at_the_deadline(faults: Faults, refunds: CreateRefund, permit: Callable) -> None:

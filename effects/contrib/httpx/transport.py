@@ -18,7 +18,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from effects.contrib.connections import dial, time_left
+from effects.contrib.connections import dial, send_all, time_left
 from effects.failures import Doubt, InvalidRequest, NotSent, SendError
 from effects.states import ExecutionReason
 
@@ -123,13 +123,10 @@ class _Stream(httpcore.NetworkStream):
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002 - as above
         """Send; from the first byte on the provider may have it."""
-        rest = memoryview(buffer)
         with _named(httpcore.WriteTimeout, httpcore.WriteError):
-            while rest:
-                # not sendall: over TLS it would count the time anew with each part that a slow reader takes
-                self._sock.settimeout(time_left(self._wire.deadline))
-                self._wire.touched = True
-                rest = rest[self._sock.send(rest) :]
+            time_left(self._wire.deadline)
+            self._wire.touched = True
+            send_all(self._sock, buffer, self._wire.deadline)
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None,

@@ -67,7 +67,7 @@ class SendEmail(Effect[Email]):
         backend = _mailer()
         if not isinstance(backend, EmailBackend):
             return _through(backend, email, sender, reference)
-        refused = deliver(backend, envelope, to, content, permit.remaining)
+        refused = deliver(backend, envelope, to, content, permit.deadline)
         output = {"message_id": reference, "accepted": len(to) - len(refused)}
         if not refused:
             return Applied(output=output, reference=reference)

@@ -6,18 +6,21 @@ that accepted is believed, whatever happens at QUIT.
 
 from __future__ import annotations
 
+import io
 import re
 import smtplib
-from collections.abc import Callable, Iterator, Sequence
+import socket
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from typing import Any, NoReturn
 
 from django.core.mail.backends.smtp import EmailBackend
 from django.core.mail.utils import DNS_NAME
 
+from effects.contrib.connections import Incoming, dial, send_all, time_left
 from effects.failures import Declined, Doubt, InvalidRequest, NotNow, NotSent, SendError, Unauthenticated
 from effects.states import ExecutionReason
+from effects.types import monotonic
 
 __all__ = ["Refused", "deliver"]
 
@@ -26,12 +29,70 @@ Refused = dict[str, tuple[int, str]]
 
 #: Seconds that QUIT may take: less than the grace in which the outcome is recorded.
 GOODBYE = 1.0
+#: Most bytes of all replies of one conversation; a server's greeting and extensions have some hundreds.
+MAX_REPLIES = 256_000
 _OK, _FORWARDED, _GO_ON, _CLOSING, _TEMPORARY, _PERMANENT = 250, 251, 354, 421, 400, 500
 
 
-def deliver(
-    backend: EmailBackend, sender: str, to: Sequence[str], content: bytes, remaining: Callable[[], timedelta]
-) -> Refused:
+class _Conversation:
+    """The time and the room that one conversation with a server has, from the first address to its last word."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._replies: Incoming | None = None
+
+    def dial(self, host: str, port: int) -> socket.socket:
+        """Connect."""
+        return dial(host, port, self.deadline)
+
+    def replies_of(self, sock: socket.socket) -> io.BufferedReader:
+        """Return what the server says; TLS begins anew on the same connection, and has what was left."""
+        limit = MAX_REPLIES if self._replies is None else self._replies.left
+        self._replies = Incoming(sock, self.deadline, limit)
+        return io.BufferedReader(self._replies)
+
+    def say_goodbye(self) -> None:
+        """Leave a moment for QUIT: the message is accepted, and what became of it is still to be recorded."""
+        self.deadline = min(self.deadline, monotonic() + GOODBYE)
+        if self._replies is not None:
+            self._replies.deadline = self.deadline
+
+
+class _Bounded(smtplib.SMTP):
+    """Python's SMTP, each step of it bounded by one deadline and one size: its own timeout begins anew at each read."""
+
+    def __init__(self, conversation: _Conversation, backend: EmailBackend) -> None:
+        self._conversation, self._tls = conversation, backend.ssl_context if backend.use_ssl else None
+        super().__init__(backend.host, backend.port, local_hostname=DNS_NAME.get_fqdn())
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:  # noqa: ARG002 - the deadline bounds it
+        sock = self._conversation.dial(host, port)
+        if self._tls is None:
+            return sock
+        sock.settimeout(time_left(self._conversation.deadline))
+        return self._tls.wrap_socket(sock, server_hostname=host)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read one reply, of one line or many."""
+        if self.file is None and self.sock is not None:
+            self.file = self._conversation.replies_of(self.sock)
+        try:
+            found = super().getreply()
+            if self.sock is not None:  # a handshake of TLS that follows is bounded by what is left now
+                self.sock.settimeout(max(self._conversation.deadline - monotonic(), 0.001))
+            return found
+        except smtplib.SMTPResponseException as error:
+            # the one that it makes up itself, of a line too long: no word of the server's
+            raise smtplib.SMTPException(str(error.smtp_error)) from error
+
+    def send(self, s: Any) -> None:
+        """Send bytes, or text in ASCII."""
+        if self.sock is None:
+            raise smtplib.SMTPServerDisconnected("the connection is closed")
+        send_all(self.sock, s.encode("ascii") if isinstance(s, str) else s, self._conversation.deadline)
+
+
+def deliver(backend: EmailBackend, sender: str, to: Sequence[str], content: bytes, deadline: float) -> Refused:
     """Hand one message over, to as many of its recipients as the server takes; return those that it refused.
 
     Args:
@@ -39,64 +100,52 @@ def deliver(
         sender: the bare address.
         to: bare addresses.
         content: the message, its lines ending in CRLF.
-        remaining: the time left to the permit's deadline.
+        deadline: of the permit; one for the whole conversation, however slowly the server speaks.
 
     Raises:
         ProvenNotApplied: nothing was accepted.
         Doubt: the whole message was sent, and no reply says whether it was accepted.
     """
+    conversation = _Conversation(deadline)
     with _nothing_was_accepted():
-        smtp = _connect(backend, _seconds(remaining))
+        smtp = _Bounded(conversation, backend)
     try:
         with _nothing_was_accepted():
-            _greet(smtp, backend, remaining)
-            refused = _address(smtp, sender, to, remaining)
-            _write(smtp, content, remaining)
-            left = _seconds(remaining)
-        _finish(smtp, left)
+            _greet(smtp, backend)
+            refused = _address(smtp, sender, to)
+            _write(smtp, content)
+            time_left(deadline)
+        _finish(smtp)
     except BaseException:
         smtp.close()
         raise
     with suppress(smtplib.SMTPException, OSError):  # it is accepted: what QUIT says, or whether it says, is nothing
-        if smtp.sock is not None:
-            smtp.sock.settimeout(GOODBYE)
+        conversation.say_goodbye()
         smtp.quit()
     smtp.close()
     return refused
 
 
-def _connect(backend: EmailBackend, timeout: float) -> smtplib.SMTP:
-    options: dict[str, Any] = {"timeout": timeout, "local_hostname": DNS_NAME.get_fqdn()}
-    if backend.use_ssl:
-        return smtplib.SMTP_SSL(backend.host, backend.port, context=backend.ssl_context, **options)
-    return smtplib.SMTP(backend.host, backend.port, **options)
-
-
-def _greet(smtp: smtplib.SMTP, backend: EmailBackend, remaining: Callable[[], timedelta]) -> None:
-    _limit(smtp, remaining)
+def _greet(smtp: smtplib.SMTP, backend: EmailBackend) -> None:
     smtp.ehlo_or_helo_if_needed()
     if backend.use_tls:
-        _limit(smtp, remaining)
         smtp.starttls(context=backend.ssl_context)
         smtp.ehlo_or_helo_if_needed()
     if backend.username and backend.password:
-        _limit(smtp, remaining)
         smtp.login(backend.username, backend.password)
 
 
-def _address(smtp: smtplib.SMTP, sender: str, to: Sequence[str], remaining: Callable[[], timedelta]) -> Refused:
+def _address(smtp: smtplib.SMTP, sender: str, to: Sequence[str]) -> Refused:
     """Name sender and recipients.
 
     Raises:
         NotNow, Declined, InvalidRequest: the sender is refused, or every recipient.
     """
-    _limit(smtp, remaining)
     code, text = smtp.mail(sender)
     if code != _OK:
         _refuse(code, text, InvalidRequest)
     refused: Refused = {}
     for recipient in to:
-        _limit(smtp, remaining)
         code, text = smtp.rcpt(recipient)
         if code == _CLOSING:
             _refuse(code, text)
@@ -109,18 +158,16 @@ def _address(smtp: smtplib.SMTP, sender: str, to: Sequence[str], remaining: Call
     return refused
 
 
-def _write(smtp: smtplib.SMTP, content: bytes, remaining: Callable[[], timedelta]) -> None:
+def _write(smtp: smtplib.SMTP, content: bytes) -> None:
     """Write the message, without the line that ends it."""
-    _limit(smtp, remaining)
     code, text = smtp.docmd("DATA")
     if code != _GO_ON:
         _refuse(code, text)
-    _limit(smtp, remaining)
     stuffed = re.sub(rb"(?m)^\.", b"..", content)
     smtp.send(stuffed if stuffed.endswith(b"\r\n") else stuffed + b"\r\n")
 
 
-def _finish(smtp: smtplib.SMTP, left: float) -> None:
+def _finish(smtp: smtplib.SMTP) -> None:
     """End the message, and read whether it was accepted.
 
     Raises:
@@ -128,8 +175,6 @@ def _finish(smtp: smtplib.SMTP, left: float) -> None:
         NotNow, Declined: the server did not take it, and must not deliver it (RFC 5321 §4.2.5).
     """
     try:
-        if smtp.sock is not None:
-            smtp.sock.settimeout(left)
         smtp.send(b".\r\n")
         code, text = smtp.getreply()
     except (smtplib.SMTPException, OSError) as error:
@@ -166,18 +211,6 @@ def _refuse(code: int, text: bytes | str, permanently: type[SendError] = Decline
     if _TEMPORARY <= code < _PERMANENT:
         raise NotNow(message, code=str(code))
     raise permanently(message, code=str(code))
-
-
-def _limit(smtp: smtplib.SMTP, remaining: Callable[[], timedelta]) -> None:
-    if smtp.sock is not None:
-        smtp.sock.settimeout(_seconds(remaining))
-
-
-def _seconds(remaining: Callable[[], timedelta]) -> float:
-    left = remaining().total_seconds()
-    if left <= 0:
-        raise NotSent("the time of the permit was over before the message was ended", code="too_late")
-    return left
 
 
 def _words(text: bytes | str) -> str:

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import stripe
 
-from effects.contrib.connections import dial, time_left
+from effects.contrib.connections import Incoming, TooLongError, dial, send_all, time_left
 from effects.failures import Doubt, NotSent
 from effects.states import ExecutionReason
 from effects.types import monotonic
@@ -29,6 +29,8 @@ __all__ = ["DEFAULT_TIMEOUT", "DeadlineTransport", "until"]
 
 #: Seconds that a request may take outside of `until`.
 DEFAULT_TIMEOUT = 10.0
+#: Most bytes of an answer, its headers included. A list of a hundred refunds has less than a quarter of a million.
+MAX_ANSWER = 8_000_000
 #: What the SDK tells of this machine, and of the times of earlier requests.
 TELEMETRY = frozenset({"x-stripe-client-user-agent", "x-stripe-client-telemetry"})
 
@@ -94,13 +96,13 @@ class _Wire:
 
     def sendall(self, data: Any) -> None:
         """Send; from the first call on the provider may have it."""
-        self._sock.settimeout(time_left(self._deadline))
+        time_left(self._deadline)
         self.touched = True
-        self._sock.sendall(data)
+        send_all(self._sock, data, self._deadline)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """Return the answer's bytes as a file."""
-        return io.BufferedReader(_Answer(self._sock, self._deadline))
+        return io.BufferedReader(Incoming(self._sock, self._deadline, MAX_ANSWER))
 
     def close(self) -> None:
         """Do nothing: `http.client` closes before the answer is read to its end."""
@@ -108,20 +110,6 @@ class _Wire:
     def hang_up(self) -> None:
         """Close the connection."""
         self._sock.close()
-
-
-class _Answer(io.RawIOBase):
-    """The bytes that arrive, until the deadline: the time that is left is set anew before each read."""
-
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
-        self._sock, self._deadline = sock, deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(time_left(self._deadline))
-        return self._sock.recv_into(buffer)
 
 
 def _connect(url: SplitResult, deadline: float) -> socket.socket:
@@ -163,7 +151,7 @@ def _exchange(
 
 
 def _raise(error: Exception, *, sent: bool) -> NoReturn:
-    text, code = str(error), type(error).__name__
+    text, code = str(error), "answer_too_long" if isinstance(error, TooLongError) else type(error).__name__
     if not sent:
         raise NotSent(text, code=code) from error
     reason = ExecutionReason.TIMEOUT if isinstance(error, TimeoutError) else ExecutionReason.NO_REPLY
