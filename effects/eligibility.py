@@ -18,16 +18,18 @@ from effects._locks import now
 from effects.actors import are_named, is_user, names_of
 from effects.approvers import in_words, is_entitled, list_people, somebody_can_decide, still_entitled
 from effects.effect import get_effect, rule_from_json
-from effects.exceptions import EffectsError
+from effects.exceptions import EffectsError, PayloadUnreadableError
 from effects.lineage import earlier_requester_ids
 from effects.models import Approval, Execution
 from effects.snapshots import context_of
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState
+from effects.summaries import Contents, contents_of, is_bare
 from effects.types import Actor, ApprovalRule, Context
 
 __all__ = [
     "CANCEL",
     "Eligibility",
+    "contents_for",
     "context_for",
     "count_missing",
     "eligibility",
@@ -52,8 +54,8 @@ class Eligibility:
 
     Attributes:
         code: "" if they can; otherwise one of `anonymous`, `acts_for_another`, `nobody_asked`, `requester_unknown`,
-            `asked`, `asked_for_you`, `joined`, `asked_before`, `not_an_approver`, `undecidable` (about the person),
-            `voted`, `decided`, `expired` (about the approval).
+            `asked`, `asked_for_you`, `joined`, `asked_before`, `not_an_approver`, `undecidable`, `unseen` (about the
+            person), `voted`, `decided`, `expired` (about the approval).
         text: the same for a person, in the active language.
     """
 
@@ -98,7 +100,22 @@ def eligibility(
         return Eligibility(
             "expired", _("It expired %(ago)s; nothing was sent.") % {"ago": _ago(approval.decide_by, at)}
         )
+    if is_bare(approval.summary) and _contents(row) is None:
+        text = _("Its effect describes no amount and no facts, and its payload cannot be shown: nobody decides unseen.")
+        return Eligibility("unseen", text)
     return Eligibility()
+
+
+def contents_for(row: Execution, approval: Approval, user: Any, *, acting_for: Actor | None = None) -> Contents | None:
+    """Return the payload for somebody who is to decide by it: the summary tells them no amount and no facts.
+
+    None where the summary does tell, where nothing is open to be decided, or where they are not entitled.
+    """
+    if approval.state != _A.REQUESTED or not is_bare(approval.summary):
+        return None
+    if not entitlement(row, approval, user, acting_for=acting_for).can_decide:
+        return None
+    return _contents(row)
 
 
 def entitlement(row: Execution, approval: Approval, user: Any, *, acting_for: Actor | None = None) -> Eligibility:
@@ -229,6 +246,13 @@ def context_for(row: Execution, rule: ApprovalRule) -> Context[Any]:
     """
     payload = get_effect(row.operation).load(row.payload, row.payload_version) if rule.functions else None
     return context_of(row, payload)
+
+
+def _contents(row: Execution) -> Contents | None:
+    try:
+        return contents_of(row.payload)
+    except PayloadUnreadableError:
+        return None
 
 
 def _asked(row: Execution, approval: Approval, names: frozenset[str]) -> Eligibility:

@@ -12,9 +12,11 @@ from uuid import UUID
 from effects.actors import find_user
 from effects.approvers import list_people
 from effects.eligibility import count_missing, entitled_people, outlook, requester_ids
+from effects.exceptions import PayloadUnreadableError
 from effects.models import Approval, Execution, PendingNotice
 from effects.snapshots import ExecutionSnapshot, actor_from_json, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState, NoticeEvent
+from effects.summaries import contents_of, is_bare
 from effects.types import Actor, ApprovalRule
 
 __all__ = ["MOST_PEOPLE", "ApprovalSnapshot", "Notice", "read_notice"]
@@ -27,7 +29,10 @@ RESOLVE = ApprovalRule(approvers="effects.resolve_execution", four_eyes=False)
 
 @dataclass(frozen=True)
 class ApprovalSnapshot:
-    """An approval as it stood at one moment. `missing` people have still to agree; `outlook` says so in words."""
+    """An approval as it stood at one moment. `missing` people have still to agree; `outlook` says so in words.
+
+    `payload` is what they are to decide by where the summary tells no amount and no facts; else None.
+    """
 
     id: UUID
     purpose: ApprovalPurpose
@@ -41,6 +46,7 @@ class ApprovalSnapshot:
     not_before: datetime | None
     use_by: datetime | None
     outlook: str
+    payload: Any
 
 
 @dataclass(frozen=True)
@@ -109,10 +115,19 @@ def _users(actor_ids: Iterable[str]) -> Iterator[Any]:
             yield user
 
 
+def _payload(row: Execution, approval: Approval) -> Any:
+    if approval.state != ApprovalState.REQUESTED or not is_bare(approval.summary):
+        return None
+    try:
+        return contents_of(row.payload).value
+    except PayloadUnreadableError:
+        return None
+
+
 def _approval_snapshot(row: Execution, approval: Approval) -> ApprovalSnapshot:
     return ApprovalSnapshot(
         id=approval.pk, purpose=ApprovalPurpose(approval.purpose), state=ApprovalState(approval.state),
         digest=approval.digest, summary=approval.summary, approvers=approval.approvers, quorum=approval.quorum,
         missing=count_missing(row, approval), decide_by=approval.decide_by, not_before=approval.not_before,
-        use_by=approval.use_by, outlook=outlook(row, approval),
+        use_by=approval.use_by, outlook=outlook(row, approval), payload=_payload(row, approval),
     )  # fmt: skip

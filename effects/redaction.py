@@ -31,6 +31,7 @@ __all__ = [
     "marker",
     "redact",
     "redact_output",
+    "redact_value",
     "refuse_redactable",
     "seal",
 ]
@@ -122,15 +123,20 @@ def refuse_redactable(payload: object) -> None:
 
 
 def redact_output(value: Any) -> Any:
-    """Return loaded JSON with every text in it redacted, names included."""
+    """Return an output, as loaded JSON, with every text in it redacted, names included."""
+    return redact_value(value, "output")
+
+
+def redact_value(value: Any, place: str) -> Any:
+    """Return loaded JSON with every text in it redacted as in a place of the journal, names included."""
     if not is_redacting():
         return value
     if isinstance(value, str):
-        return redact(value, "output")
+        return redact(value, place)
     if isinstance(value, list):
-        return [redact_output(item) for item in value]
+        return [redact_value(item, place) for item in value]
     if isinstance(value, dict):
-        return {redact(name, "output"): redact_output(item) for name, item in value.items()}
+        return {redact(name, place): redact_value(item, place) for name, item in value.items()}
     return value
 
 

@@ -7,16 +7,17 @@ second send. It stands in the title, so that no list, page, notice or client can
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from effects import canonical
+from effects import canonical, redaction
 from effects.effect import Effect
-from effects.exceptions import EffectDefinitionError, PayloadError
+from effects.exceptions import EffectDefinitionError, PayloadError, PayloadUnreadableError
+from effects.secrets import MASK, RESERVED
 from effects.states import ApprovalPurpose
 from effects.types import COMPENSATES, SUPERSEDES, Context, Predecessor, Summary
 
-__all__ = ["digest_of_summary", "is_bare", "of_purpose", "predecessors_in", "summary_of"]
+__all__ = ["Contents", "contents_of", "digest_of_summary", "is_bare", "of_purpose", "predecessors_in", "summary_of"]
 
 #: How a title begins, and what the fact is called that names the other execution.
 _UNDO, _AGAIN, _RESEND = "Undo: ", "Again: ", "Send again: "
@@ -71,6 +72,33 @@ def is_bare(summary: dict[str, Any]) -> bool:
     Nobody decides by a title alone, which may be made of the operation's name and the key.
     """
     return bool(summary.get("bare")) or not summary.get("title")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A payload as plain JSON, as it may be shown: secrets masked, and what the project's `REDACTOR` hides by now.
+
+    Attributes:
+        value: what is shown.
+        is_whole: whether nothing of it is hidden.
+    """
+
+    value: Any
+    is_whole: bool
+
+
+def contents_of(payload: str) -> Contents:
+    """Return a recorded payload as it may be shown to those who decide by it.
+
+    Raises:
+        PayloadUnreadableError: retention dropped it, or it is no JSON: there is nothing that could be shown.
+    """
+    try:
+        value = canonical.load(payload, unmark=lambda _mark: MASK)
+    except PayloadError as error:
+        raise PayloadUnreadableError("The payload is dropped, or cannot be read.") from error
+    shown = redaction.redact_value(value, "payload")
+    return Contents(shown, is_whole=shown == value and RESERVED not in payload)
 
 
 def digest_of_summary(summary: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ from effects.models import Approval, Execution, Receipt, Request, RequestExecuti
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
-from effects_admin.display import age, money, money_of, pretty, visible
+from effects_admin.display import age, laid_out, money, money_of, pretty, visible
 from effects_admin.evidence import read_evidence
 from effects_admin.outlook import next_steps, next_steps_of_request
 from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
@@ -139,7 +139,7 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
             "meaning": EXECUTION_MEANINGS.get(case.row.state, ""),
             "because": REASONS.get(case.row.reason, ""),
             "summary": case.summary,
-            "payload": pretty(case.row.payload) if may(request.user, VIEW_PAYLOAD, case.row) else None,
+            "payload": laid_out(case.contents.value) if case.contents is not None else None,
             "payload_permission": VIEW_PAYLOAD,
         }
 

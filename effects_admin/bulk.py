@@ -116,7 +116,7 @@ def _offered(console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, re
             continue
         shown = verb.initial(case)
         item = f"{case.row.pk}:{shown['revision']}:{shown.get('approval', '')}:{shown.get('digest', '')}"
-        rows.append(Row(case, verb.why_not(case), item))
+        rows.append(Row(case, verb.why_not(case) or verb.not_together(case), item))
     ready = [row for row in rows if not row.why_not]
     return {
         "ready": ready,
@@ -144,7 +144,7 @@ def _carry_out(console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, 
 def _decide_one(
     console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, case: Case, data: dict[str, Any]
 ) -> Result:
-    forbidden = verb.not_permitted(case)
+    forbidden = verb.not_permitted(case) or verb.not_together(case)
     if forbidden:
         return _result(case, "refused", forbidden)
     data = {**data, "decision_id": new_decision_id()}

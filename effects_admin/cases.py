@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -15,14 +16,16 @@ from django.db.models.functions import Now
 from effects import transitions
 from effects._logs import get_logger
 from effects.effect import get_effect
-from effects.eligibility import may_take_back
-from effects.exceptions import EffectDefinitionError, PolicyChangedError
+from effects.eligibility import contents_for, may_take_back
+from effects.exceptions import EffectDefinitionError, PayloadUnreadableError, PolicyChangedError
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
 from effects.snapshots import barrier, outcome_of
 from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
+from effects.summaries import Contents, contents_of, is_bare
 from effects.types import Actor
 from effects_admin.display import moment, money_of, visible
+from effects_admin.permissions import VIEW_PAYLOAD, may
 
 __all__ = [
     "LONGEST_TIMELINE",
@@ -86,6 +89,24 @@ class Case:
     def title(self) -> str:
         """The summary's title, or what stands for one that retention dropped."""
         return visible(self.summary.get("title") or self.row)
+
+    @cached_property
+    def contents(self) -> Contents | None:
+        """The payload as this person may see it; None where it is hidden from them, or gone.
+
+        They may see payloads, or are to decide by it, since the summary tells no amount and no facts.
+        """
+        if may(self.user, VIEW_PAYLOAD, self.row):
+            with suppress(PayloadUnreadableError):
+                return contents_of(self.row.payload)
+        if self.approval is not None:
+            return contents_for(self.row, self.approval, self.user)
+        return None
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the summary tells nothing of the contents: no amount, and no fact that says anything."""
+        return is_bare(self.summary)
 
     @property
     def amount(self) -> str:

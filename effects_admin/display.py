@@ -17,6 +17,7 @@ __all__ = [
     "age",
     "digits_of",
     "distance",
+    "laid_out",
     "moment",
     "money",
     "money_of",
@@ -131,9 +132,14 @@ def pretty(stored: str | None) -> str:
     if stored is None:
         return ""
     try:
-        return visible(json.dumps(canonical.load(stored), ensure_ascii=False, indent=2, default=str))
+        return laid_out(canonical.load(stored))
     except (ValueError, RecursionError):
         return visible(stored)
+
+
+def laid_out(value: Any) -> str:
+    """Return plain JSON with line breaks, for reading."""
+    return visible(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
 def short(value: Any, limit: int = 400) -> str:

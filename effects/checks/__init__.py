@@ -18,6 +18,7 @@ CHECKS = (
     journal.check_journal,
     journal.check_journal_options,
     rules.check_risk_rules,
+    rules.check_descriptions,
     views.check_views_beside,
     views.check_transactions_of_views,
     views.check_paths_to_protection,

@@ -13,10 +13,11 @@ from django.utils.module_loading import import_string
 
 from effects.checks.messages import make_error, make_warning
 from effects.conf import settings
+from effects.effect import Effect, registered
 from effects.risk_rules import explain_unknown_keys
 from effects.types import CALL, GROUP, ApprovalRule
 
-__all__ = ["check_risk_rules"]
+__all__ = ["check_descriptions", "check_risk_rules"]
 
 
 def check_risk_rules(**_kwargs: Any) -> list[checks.CheckMessage]:
@@ -29,6 +30,34 @@ def check_risk_rules(**_kwargs: Any) -> list[checks.CheckMessage]:
     for key, rule in rules.items():
         found += _check_approvers(f"EFFECTS['RISK_RULES'][{key!r}]", rule)
     return found
+
+
+def check_descriptions(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """W009: people are to approve an effect that describes nothing to them."""
+    return [
+        make_warning(
+            9,
+            f"{type(effect).__module__}.{type(effect).__qualname__} {why} and has no describe(), so that people would "
+            "decide by its raw payload.",
+            "Define describe(): return effects.Summary with a title, and the amount or facts that they decide by.",
+        )
+        for effect in registered()
+        if type(effect).describe is Effect.describe and (why := _why_approved(effect))
+    ]
+
+
+def _why_approved(effect: Effect[Any]) -> str:
+    """Return why people may be asked to approve an effect; empty where nothing declares it."""
+    if type(effect).approval is not Effect.approval:
+        return "has approval()"
+    if effect.proposable_by:
+        return "may be proposed (proposable_by)"
+    try:
+        rules = settings.RISK_RULES
+    except ImproperlyConfigured:
+        return ""  # E002
+    names = {str(effect.risk), effect.operation, *effect.aliases} & rules.keys()
+    return f"is under EFFECTS['RISK_RULES'][{min(names)!r}]" if names else ""
 
 
 def _check_approvers(where: str, rule: ApprovalRule) -> Iterator[checks.CheckMessage]:

@@ -52,6 +52,8 @@ class Approve(Verb[Case]):
             return f"The time to decide was over at {moment(approval.decide_by)}; nothing was sent."
         actor = Actor.of(case.user)
         mine = [vote for vote in case.votes if actor is not None and vote.actor_id == actor.id]
+        if case.is_bare and case.contents is None:
+            return "Its summary has no amount and no facts, and its payload cannot be shown: nobody decides unseen."
         if mine:
             return f"You decided it at {moment(mine[0].at)}; {case.approvals_missing} more must approve."
         return ""
@@ -80,8 +82,20 @@ class Approve(Verb[Case]):
         covers = "sends until one may have arrived" if rule and rule.covers_retries else "one send"
         return [
             *steps,
-            f"The approval is worth {covers}, of exactly what is shown here (digest {approval.digest[:12]}…).",
+            f"The approval is worth {covers}, of {self._shown(case)} (digest {approval.digest[:12]}…).",
         ]
+
+    def not_together(self, case: Case) -> str:
+        """Return that it is decided by its payload, which only its own page shows."""
+        if not case.is_bare:
+            return ""
+        return "Its effect describes no amount and no facts: open its own page, which shows the payload."
+
+    def _shown(self, case: Case) -> str:
+        """Return what the page shows of the contents, and no more than is true."""
+        if case.contents is not None:
+            return "exactly what is shown here" if case.contents.is_whole else "what is shown here, parts of it hidden"
+        return "the contents that are summed up here, and void if they change"
 
     def initial(self, case: Case) -> dict[str, Any]:
         """Return what the page carries: also which approval, and the digest that it showed."""

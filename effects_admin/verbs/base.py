@@ -53,6 +53,10 @@ class Verb(Generic[C]):
         """Do it, through the public function. Commits."""
         raise NotImplementedError
 
+    def not_together(self, case: C) -> str:  # noqa: ARG002 - for verbs that a list of rows tells too little of
+        """Return why it is not done to several rows on one page; empty if it may be."""
+        return ""
+
     def why_not(self, case: C) -> str:
         """Return in words why this person cannot do it now; empty if they can."""
         return self.not_permitted(case) or self.not_possible(case)

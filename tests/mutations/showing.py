@@ -7,6 +7,7 @@ from tests.mutations.rule import Edit, Mutation
 __all__ = ["MUTATIONS"]
 
 _DERIVED = "tests/core/test_derived_summaries.py"
+_BLIND = "tests/console/test_blind_votes.py"
 
 MUTATIONS = (
     Mutation(
@@ -32,5 +33,35 @@ MUTATIONS = (
         "promise 5",
         f"{_DERIVED}::test_a_second_send_is_called_one",
         (Edit("effects/summaries.py", "    if purpose is not ApprovalPurpose.RESEND:\n", "    if True:\n"),),
+    ),
+    Mutation(
+        "a title alone tells what is decided about",
+        "promise 5",
+        f"{_BLIND}::test_an_approver_is_shown_the_payload_where_nothing_else_tells",
+        (Edit("effects/summaries.py", "    if is_blank:\n", "    if False:\n"),),
+    ),
+    Mutation(
+        "a payload that cannot be shown is voted on",
+        "promise 5",
+        f"{_BLIND}::test_what_cannot_be_shown_cannot_be_voted_on",
+        (
+            Edit(
+                "effects/eligibility.py",
+                "    if is_bare(approval.summary) and _contents(row) is None:\n",
+                "    if False:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "several are approved by their titles",
+        "promise 5",
+        f"{_BLIND}::test_several_are_not_approved_by_their_titles",
+        (
+            Edit(
+                "effects_admin/bulk.py",
+                "    forbidden = verb.not_permitted(case) or verb.not_together(case)\n",
+                "    forbidden = verb.not_permitted(case)\n",
+            ),
+        ),
     ),
 )

@@ -19,7 +19,7 @@ from django.db.migrations.recorder import MigrationRecorder
 import effects
 from effects import checks as ours
 from effects.checks import journal, package, projects, recorded, rules, views
-from effects.checks.rules import check_risk_rules
+from effects.checks.rules import check_descriptions, check_risk_rules
 from effects.conf import DOCS
 from tests.core.declared import Plain
 from tests.httpx.test_story import BookTransfer
@@ -281,6 +281,31 @@ def test_a_limit_for_a_provider_that_nobody_calls(settings: Any, limits: Any, hi
     assert [str(message.hint).startswith(hint) for message, hint in zip(messages, hints, strict=True)] == [True] * len(
         hints
     )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rules", "why"),
+    [
+        ({}, {}, ""),
+        ({"approval": lambda self, context: None}, {}, "has approval()"),
+        ({"proposable_by": "auth.add_group"}, {}, "may be proposed (proposable_by)"),
+        ({}, {"bank.plain": effects.ApprovalRule("auth.add_group")}, "is under EFFECTS['RISK_RULES']['bank.plain']"),
+        ({}, {"high": effects.ApprovalRule("auth.add_group")}, "is under EFFECTS['RISK_RULES']['high']"),
+        ({"aliases": ("bank.old",)}, {"bank.old": effects.ApprovalRule("auth.add_group")}, "['bank.old']"),
+        ({"approval": lambda self, context: None, "describe": lambda self, context: None}, {}, ""),
+        ({"describe": lambda self, context: None}, {"high": effects.ApprovalRule("auth.add_group")}, ""),
+    ],
+)
+def test_an_effect_that_people_would_approve_unseen(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, attributes: dict[str, Any], rules: Any, why: str
+) -> None:
+    """Whatever makes people approve it: its own approval, a proposal, a rule for its risk, its operation, an alias."""
+    settings.EFFECTS = {"RISK_RULES": rules}
+    for name, value in {"describe": effects.Effect.describe, **attributes}.items():
+        monkeypatch.setattr(Plain, name, value, raising=False)
+    messages = [each for each in check_descriptions() if "Plain" in each.msg]
+    assert ids(messages) == (["effects.W009"] if why else [])
+    assert all(why in each.msg for each in messages)
 
 
 @pytest.mark.parametrize("name", ["aprovals", "request_timout", "setled", "look_up"])

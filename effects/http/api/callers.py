@@ -13,7 +13,7 @@ from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 from effects.actors import actor_of
 from effects.approvers import could_decide
 from effects.conf import settings
-from effects.eligibility import eligibility, is_approver, may_take_back, requester_ids
+from effects.eligibility import contents_for, eligibility, is_approver, may_take_back, requester_ids
 from effects.exceptions import ExecutionNotFoundError
 from effects.http.identity import identify
 from effects.models import Approval, Execution
@@ -72,6 +72,15 @@ class Seen:
         if caller.asked_for(self.row) or caller.may(VIEW, self.row):
             return True
         return approval is not None and caller.principal is None and is_approver(self.row, approval, caller.user)
+
+    @property
+    def contents(self) -> Any:
+        """The payload, for the caller who is to decide by it; None for others, and where the summary tells."""
+        if self.approval is None:
+            return None
+        caller = self.caller
+        found = contents_for(self.row, self.approval, caller.user, acting_for=caller.principal)
+        return found.value if found is not None else None
 
     def why_not(self) -> str:
         """Return in words why the caller cannot decide it now; empty if they can."""

@@ -118,6 +118,9 @@ class ApprovalSerializer(serializers.Serializer[Any]):
     use_by = serializers.DateTimeField(allow_null=True)
     quorum = serializers.IntegerField()
     votes = VoteSerializer(many=True)
+    payload = serializers.JSONField(
+        allow_null=True, help_text="What the caller is to decide by, where the summary tells no amount and no facts."
+    )
     can_decide = serializers.BooleanField()
     why_not = serializers.CharField(help_text="Why the caller cannot, in words.")
 
@@ -208,6 +211,7 @@ def approval_data(seen: Seen) -> dict[str, Any]:
             {"by": vote.actor_label or vote.actor_id, "decision": vote.decision, "comment": vote.comment, "at": vote.at}
             for vote in votes
         ],
+        "payload": seen.contents,
         "can_decide": not why_not,
         "why_not": why_not,
     }
@@ -217,6 +221,7 @@ def proposal_data(seen: Seen) -> dict[str, Any]:
     """Return the members of an execution; payload and output only where the caller may see them."""
     row = seen.row
     shows = seen.caller.may(VIEW_PAYLOAD, row)
+    contents = seen.contents
     return {
         "ref": row.pk,
         "url": _url(seen),
@@ -236,8 +241,8 @@ def proposal_data(seen: Seen) -> dict[str, Any]:
         "reference": row.reference,
         "failure_code": row.failure_code,
         "failure_message": row.failure_message,
-        "payload_hidden": not shows,
-        "payload": canonical.show(row.payload) if shows else None,
+        "payload_hidden": not shows and contents is None,
+        "payload": canonical.show(row.payload) if shows else contents,
         "output": canonical.show(row.output) if shows else None,
         "approval": approval_data(seen) if seen.approval is not None else None,
         "poll_after_seconds": poll_after(seen),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
@@ -42,8 +42,9 @@ from effects.http.api.serializers import (
 )
 from effects.http.decorators import idempotent
 from effects.http.problems import Code
-from effects.models import Approval
+from effects.models import Approval, Execution
 from effects.states import ApprovalState, ExecutionReason
+from effects.summaries import is_bare
 
 __all__ = ["ApprovalsView", "Documented", "ProposalView", "ProposalsView", "VoteView", "WithdrawView"]
 
@@ -179,8 +180,18 @@ class ApprovalsView(_EffectsView):
         page: Any = pages.paginate_queryset(rows.prefetch_related("votes").annotate(seen_at=Now()), request, view=self)
         seen = [Seen(found.execution, found, caller, found.seen_at) for found in page or ()]
         # a function of the rule, or a permission for one object, is only known of the row
-        shown = [ApprovalSerializer(approval_data(one)).data for one in seen if one.is_visible]
+        visible = [one for one in seen if one.is_visible]
+        _with_payloads(visible)
+        shown = [ApprovalSerializer(approval_data(one)).data for one in visible]
         return pages.get_paginated_response(shown)
+
+
+def _with_payloads(seen: Sequence[Seen]) -> None:
+    """Load, in one query, the payloads of those that people decide by them: the summary tells nothing of these."""
+    rows = {one.row.pk: one.row for one in seen if one.approval is not None and is_bare(one.approval.summary)}
+    if rows:
+        for pk, payload in Execution.objects.filter(pk__in=rows).values_list("pk", "payload"):
+            rows[pk].payload = payload
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
