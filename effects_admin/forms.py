@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -77,12 +78,16 @@ class ReasonForm(DecisionForm):
     )  # fmt: skip
 
 
-class OutputField(forms.JSONField):
-    """JSON that may be left out: an empty field, where Django's would say `null`."""
+class OutputField(forms.CharField):
+    """JSON that may be left out. The page shows again what was typed, whatever that was."""
 
-    def prepare_value(self, value: Any) -> Any:
-        """Return the text that the page shows."""
-        return "" if value is None else super().prepare_value(value)
+    def to_python(self, value: Any) -> Any:
+        """Return the value that the text stands for; None for an empty field."""
+        text = super().to_python(value)
+        try:
+            return json.loads(text) if text else None
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError("Enter a valid JSON, not nested too deeply.") from error
 
 
 class ResolveForm(ReasonForm):
