@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, NoReturn
 from uuid import UUID
 
-from effects.cleaning import SURROGATE, clean_error, clean_json, clean_reference, clean_text
+from effects.cleaning import SURROGATE, clean_error, clean_json, clean_reference, clean_shown, clean_text, whole
 from effects.exceptions import PayloadError
 from effects.hydration import MAX_DECIMAL_EXPONENT, hydrate, is_beyond_digits
 from effects.secrets import MASK, RESERVED, Secret
@@ -27,6 +27,7 @@ __all__ = [
     "clean_error",
     "clean_json",
     "clean_reference",
+    "clean_shown",
     "clean_text",
     "digest",
     "dump",
@@ -34,6 +35,7 @@ __all__ = [
     "load",
     "round_trip",
     "show",
+    "whole",
 ]
 
 Marker = Callable[[Secret], str]
@@ -138,7 +140,7 @@ def round_trip(value: object) -> Any:
     """Return what `load` would read of what `dump` would write, but with the secrets that are here.
 
     Raises:
-        PayloadError: As `dump`.
+        PayloadError: As `dump`, and for text with half of a character, which no provider and no page could be given.
     """
     here: list[Secret] = []
 
@@ -147,7 +149,23 @@ def round_trip(value: object) -> Any:
         return f"#{len(here) - 1}"
 
     text = dump(value, mark=number)
-    return load(text, unmark=lambda mark: here[int(mark[1:])] if mark.startswith("#") else Secret.gone(mark))
+    loaded = load(text, unmark=lambda mark: here[int(mark[1:])] if mark.startswith("#") else Secret.gone(mark))
+    if whole(text) != text:
+        _refuse_halves(loaded, "$")
+    return loaded
+
+
+def _refuse_halves(value: object, path: str) -> None:
+    if isinstance(value, str) and SURROGATE.search(value):
+        half = ascii(SURROGATE.findall(value)[0])[1:-1]
+        raise PayloadError(f"holds half of a character ({half}), which cannot be encoded; clean the text.", path=path)
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_halves(item, f"{path}[{index}]")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_halves(name, path)
+            _refuse_halves(item, f"{path}.{name}")
 
 
 def digest(kind: str, *parts: str | bytes) -> str:

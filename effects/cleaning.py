@@ -21,9 +21,11 @@ __all__ = [
     "clean_json",
     "clean_line",
     "clean_reference",
+    "clean_shown",
     "clean_text",
     "escape",
     "use_redactor",
+    "whole",
 ]
 
 ELLIPSIS = "…"
@@ -31,6 +33,8 @@ ELLIPSIS = "…"
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 # What ends a line for one reader or another, moves a terminal's cursor, or turns the direction of what follows.
+# From left to right: a pair, half of one, any other escape; so an escaped backslash is never the beginning of another.
+_ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _DIGIT_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){12,}")
 _GROUP = re.compile(r"[0-9]+")
@@ -87,6 +91,22 @@ def clean_text(text: object, limit: int = 2000) -> str:
     cleaned, whole = _clean(text, max(limit, 1) + _LOOK_AHEAD, "text")
     masked = cleaned if _IDENTIFIER.fullmatch(cleaned) else _DIGIT_RUN.sub(_mask_run, cleaned)
     return _cut(masked if whole else masked + ELLIPSIS, max(limit, 1))
+
+
+def clean_shown(text: object, limit: int = 2000) -> str:
+    """Make text that people decide by: like `clean_text`, with what cannot be seen written out, line breaks kept.
+
+    A right-to-left override would let them read another amount than the one that they approve.
+    """
+    return _cut(escape(clean_text(text, limit), keep="\n\r\t"), max(limit, 1))
+
+
+def whole(text: str) -> str:
+    """Return JSON in ASCII with U+FFFD for each escape of half a character.
+
+    Half of a surrogate pair is valid JSON (RFC 8259 §8.2) and no text: whoever encodes it as UTF-8 fails.
+    """
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
 
 
 def clean_line(text: object, limit: int = 2000) -> str:

@@ -43,9 +43,9 @@ def summary_of(effect: Effect[Any], context: Context[Any]) -> dict[str, Any]:
         raise PayloadError("money is an integer of minor units", path="summary.amount")
     data = asdict(said)
     for name in ("title", "currency", "target"):
-        data[name] = canonical.clean_text(data[name], LONGEST_TITLE)
+        data[name] = canonical.clean_shown(data[name], LONGEST_TITLE)
     # pairs: jsonb sorts the names of an object, and people are shown the facts in the order that was meant
-    facts = [[canonical.clean_text(name, 255), canonical.clean_text(it)] for name, it in said.facts.items()]
+    facts = [[canonical.clean_shown(name, 255), canonical.clean_shown(it)] for name, it in said.facts.items()]
     is_blank = said.amount is None and not any(value.strip() for _name, value in facts)
     data["title"] = data["title"].strip() or f"{effect.operation} {context.key}"
     data["facts"] = facts

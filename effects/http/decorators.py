@@ -12,11 +12,12 @@ from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.translation import gettext as _
 
 from effects._commits import is_beside
 from effects._logs import get_logger
 from effects.conf import settings
-from effects.exceptions import JournalBesideError
+from effects.exceptions import JournalBesideError, NameUnusableError
 from effects.http.answers import STATUS, unavailable
 from effects.http.async_views import Handler, refuse_rest_framework, shielded
 from effects.http.calls import Call, call_of
@@ -237,6 +238,12 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     except (BodyTooLargeError, BodyUnreadableError) as error:
         call.not_executed(error.code)
         return problem(error.code, status=error.status, extra={"reason": error.reason})
+    except NameUnusableError:
+        # not in words that repeat it: who calls may be what a client sent in a body
+        log.exception("The caller of %s cannot be recorded.", protection.operation.name)
+        call.not_executed(BodyUnreadableError.code)
+        reason = _("It names a caller, tenant or scope that cannot be recorded.")
+        return problem(BodyUnreadableError.code, status=BodyUnreadableError.status, extra={"reason": reason})
     except (OperationalError, InterfaceError):
         # who calls is asked of the session's or the user's table; without them nothing can be recorded either
         log.exception("The caller of %s cannot be known now.", protection.operation.name)

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from effects import queries
 from effects._logs import get_logger
-from effects.exceptions import JournalUnavailableError
+from effects.exceptions import JournalUnavailableError, NameUnusableError
 from effects.http.answers import rendered
 from effects.http.call_paths import protection_behind
 from effects.http.calls import Call
@@ -157,11 +157,13 @@ def _runs_nothing(request: Request, view: APIView) -> bool:
         return True
     if key is None:
         return protection.required
-    who = identify(request, protection.identity)
-    if who is None:
-        return False
     try:
+        who = identify(request, protection.identity)
+        if who is None:
+            return False
         return queries.is_key_held(request_binding(who.tenant, who.subject, protection.scope_of(request), key))
+    except NameUnusableError:
+        return True
     except JournalUnavailableError:
         log.exception("Whether a request is a replay cannot be read now; it is charged.")
         return False

@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from effects.actors import actor_of_login
 from effects.conf import settings
+from effects.exceptions import NameUnusableError
 from effects.names import LONGEST_NAME, is_storable
 from effects.types import Actor
 
@@ -34,6 +35,7 @@ def identify(request: Any, declared: Callable[[Any], str | None] | str | None = 
 
     Raises:
         ImproperlyConfigured: a callable of the project returned something that is not a name.
+        NameUnusableError: what it returned fits no column; it may be what the client sent.
     """
     name = settings.SUBJECT if declared is None else declared
     subject = name(request) if callable(name) else name
@@ -51,10 +53,12 @@ def checked_name(value: object, of: str) -> str:
     """Return what a callable of the project gave as a name.
 
     Raises:
-        ImproperlyConfigured: it fits no column.
+        ImproperlyConfigured: it is no text.
+        NameUnusableError: it fits no column. It is not cut or cleaned, since two names could become one.
     """
-    if not isinstance(value, str) or not is_storable(value):
-        raise ImproperlyConfigured(
-            f"{of} returned {value!r:.80}; it returns a text of at most {LONGEST_NAME} characters, as in 'shop-17'"
-        )
+    expected = f"it returns a text of at most {LONGEST_NAME} characters, as in 'shop-17'"
+    if not isinstance(value, str):
+        raise ImproperlyConfigured(f"{of} returned {value!r:.80}; {expected}")
+    if not is_storable(value):
+        raise NameUnusableError(f"{of} returned {value!a:.80}; {expected}")
     return value

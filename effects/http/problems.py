@@ -209,7 +209,8 @@ def problem(
 
 
 def _response(code: str, members: dict[str, Any], wait: timedelta | None) -> HttpResponse:
-    text = json.dumps(members, ensure_ascii=False, default=str)
+    # ASCII, so that a word of a client's that is half of a character cannot keep the answer from going out
+    text = json.dumps(members, default=str)
     response = HttpResponse(text, status=members["status"], content_type=CONTENT_TYPE)
     response["Cache-Control"] = "no-store"
     if wait is not None:

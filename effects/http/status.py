@@ -18,7 +18,7 @@ from effects import queries
 from effects._commits import reaching
 from effects._locks import now
 from effects._logs import get_logger
-from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError
+from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError, NameUnusableError
 from effects.http.identity import identify
 from effects.http.problems import problem
 from effects.operations import find_operation
@@ -107,7 +107,10 @@ def _find(ref: UUID) -> RequestSnapshot:
 
 def _refuse_others(caller: Any, found: RequestSnapshot) -> None:
     view = find_operation(found.operation)
-    who = identify(caller, view.options.get("identity") if view else None)
+    try:
+        who = identify(caller, view.options.get("identity") if view else None)
+    except NameUnusableError as error:
+        raise Http404("There is no such operation.") from error
     if who is None or (who.tenant, who.subject) != (found.tenant, found.subject):
         raise Http404("There is no such operation.")
 

@@ -248,7 +248,7 @@ def _output_version(row: Execution) -> int:
 def output_text(output: Any) -> str:
     """Return an output as canonical text, redacted; what cannot be kept exactly is cleaned: recording cannot fail."""
     try:
-        text = canonical.dump(output)
+        text = canonical.whole(canonical.dump(output))
         return canonical.dump(redact_output(canonical.load(text))) if is_redacting() else text
     except Exception:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
         return canonical.dump(canonical.clean_json(output))

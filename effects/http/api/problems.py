@@ -18,6 +18,7 @@ from effects.exceptions import (
     EffectsError,
     ExecutionNotFoundError,
     JournalUnavailableError,
+    NameUnusableError,
     NobodyEntitledError,
     NotEntitledError,
     PayloadError,
@@ -58,6 +59,7 @@ API_CODES: Mapping[str, Code] = MappingProxyType(
 #: The first that fits: subclasses before their parents.
 _OF_ERRORS: Mapping[type[EffectsError], Code] = {
     PayloadError: API_CODES["payload_invalid"],
+    NameUnusableError: API_CODES["request_invalid"],
     ExecutionNotFoundError: API_CODES["not_found"],
     NobodyEntitledError: API_CODES["nobody_entitled"],
     NotEntitledError: API_CODES["not_entitled"],

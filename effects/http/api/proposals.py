@@ -52,20 +52,22 @@ def _find(operation: str, caller: Caller) -> Effect[Any]:
 def _load(effect: Effect[Any], payload: dict[str, Any]) -> Any:
     """Return the payload as the declared type."""
     try:
-        return effect.read(canonical.load(canonical.dump(payload)))
+        return effect.read(canonical.round_trip(payload))
     except PayloadError as error:
         errors = list(_errors(effect.payload_type, payload)) or [_error(error)]
         raise ProposalError("payload_invalid", errors=errors) from error
 
 
 def _errors(cls: type[Any], payload: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield what is wrong with each field, so that a client hears of all at once."""
+    """Yield what is wrong with each field, so that a client hears of all at once; a plain dict declares none."""
+    if not dataclasses.is_dataclass(cls):
+        return
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     hints = get_type_hints(cls)
     for name, field in fields.items():
         if name in payload:
             try:
-                canonical.hydrate(hints[name], canonical.load(canonical.dump(payload[name])))
+                canonical.hydrate(hints[name], canonical.round_trip(payload[name]))
             except PayloadError as error:
                 yield _error(error, name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.http.response import HttpResponseBase
 from django.utils.cache import get_conditional_response
 from django.utils.decorators import method_decorator
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ParseError
 from rest_framework.pagination import CursorPagination
 from rest_framework.parsers import JSONParser
 from rest_framework.permissions import IsAuthenticated
@@ -63,12 +63,33 @@ def _problems(*codes: str) -> tuple[Code, ...]:
     return tuple(API_CODES[code] for code in codes)
 
 
+class _Parser(JSONParser):
+    """JSON, which is refused where it is nested too deeply to be read."""
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        """Return the value of a body.
+
+        Raises:
+            ParseError: it has none.
+        """
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError(f"JSON parse error - {error}") from error
+
+
+class _Renderer(JSONRenderer):
+    """JSON in ASCII: what was recorded can be told, whatever it holds."""
+
+    ensure_ascii = True
+
+
 class _EffectsView(APIView):
     """JSON in, JSON out, problems for errors; the project's own authentication and throttles."""
 
     permission_classes = (IsAuthenticated,)
-    parser_classes = (JSONParser,)
-    renderer_classes = (JSONRenderer,)
+    parser_classes = (_Parser,)
+    renderer_classes = (_Renderer,)
     documented: ClassVar[Mapping[str, Documented]] = {}
 
     def get_exception_handler(self) -> Any:
