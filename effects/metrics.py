@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from django.db.models import Count, ExpressionWrapper, F, FloatField, Func, Max
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from effects._locks import ClockTimestamp
-from effects.models import Execution, Heartbeat
+from effects._locks import ClockTimestamp, now
+from effects.models import Execution, Heartbeat, Journal
+from effects.reconcilers import SWEEPS
+from effects.standstill import oldest_due
 from effects.states import EXECUTION_IN_DOUBT, EXECUTION_OPEN, values
 
 __all__ = ["JournalCollector"]
@@ -28,7 +30,7 @@ class _Seconds(Func):
 
 
 class JournalCollector:
-    """Collects gauges of unsettled executions and of the sweeps' heartbeats; three queries a scrape, no commit."""
+    """Collects gauges of unsettled executions and of the sweeps; a dozen small queries a scrape, no commit."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they stand."""
@@ -46,8 +48,25 @@ class JournalCollector:
             oldest.add_metric(labels, row["oldest"])
         hooks = GaugeMetricFamily("effects_hooks_due", "Settled hooks that have not run.")
         hooks.add_metric([], Execution.objects.filter(hook_due_at__isnull=False).count())
-        beats = GaugeMetricFamily("effects_sweep_age_seconds", "Time since a sweep's heartbeat.", labels=["sweep"])
-        beat_age = _Seconds(ExpressionWrapper(ClockTimestamp() - F("at"), output_field=FloatField()))
-        for sweep, seconds in Heartbeat.objects.annotate(age=beat_age).values_list("sweep", "age"):
-            beats.add_metric([sweep], seconds)
-        yield from (count, oldest, hooks, beats)
+        yield from (count, oldest, hooks, *_sweeps())
+
+
+def _sweeps() -> Iterator[Metric]:
+    """Yield what tells that nobody sweeps, for each sweep, whether or not it ever ran."""
+    at = now()
+    age = GaugeMetricFamily(
+        "effects_sweep_age_seconds",
+        "Time since a sweep's heartbeat, or else since the journal began.",
+        labels=["sweep"],
+    )
+    seen = dict(Heartbeat.objects.values_list("sweep", "at"))
+    began = Journal.objects.values_list("since", flat=True).first()
+    for sweep in SWEEPS:
+        last = seen.get(sweep, began)
+        age.add_metric([sweep], float("inf") if last is None else (at - last).total_seconds())
+    overdue = GaugeMetricFamily(
+        "effects_overdue_seconds", "How long the oldest thing has been due that nobody did.", labels=["sweep"]
+    )
+    for sweep, due in oldest_due():
+        overdue.add_metric([sweep], max((at - due).total_seconds(), 0.0) if due else 0.0)
+    yield from (age, overdue)

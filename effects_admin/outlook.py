@@ -7,6 +7,7 @@ from datetime import datetime
 from effects.approvers import in_words
 from effects.effect import rule_from_json
 from effects.outcomes import MissingOutput
+from effects.standstill import START, standstill_of
 from effects.states import ApprovalState, ExecutionState, RequestState
 from effects.transitions.lookups import LOOKUP_BUDGET
 from effects_admin.cases import Case, RequestCase
@@ -20,6 +21,7 @@ _S, _A, _R = ExecutionState, ApprovalState, RequestState
 def next_steps(case: Case) -> list[str]:
     """Return what happens next with an execution."""
     steps = _STEPS[_S(case.row.state)](case) if case.row.state in _STEPS else ["Nothing more happens to it."]
+    steps = _standing_still(case) + steps
     if case.row.hook_due_at is not None:
         steps.append(
             f"The project's own rows could not be written ({case.row.hook_error or 'no error recorded'}); the next "
@@ -44,6 +46,18 @@ def next_steps(case: Case) -> list[str]:
 
 def next_steps_of_request(case: RequestCase) -> list[str]:
     """Return what happens next with a request."""
+    return _standing_still(case) + _steps_of_request(case)
+
+
+def _standing_still(case: Case | RequestCase) -> list[str]:
+    """Say that nobody does what is due, before a sentence says that a worker does it."""
+    found = standstill_of(case.row, case.seen_at)
+    if found is None:
+        return []
+    return [f"It has been due since {moment(found.due_since)}, and nobody has done it. {found.why} {START}"]
+
+
+def _steps_of_request(case: RequestCase) -> list[str]:
     row, waits = case.row, len(case.unsettled)
     if row.state == _R.RUNNING:
         return [f"Its lease ends {_when(row.lease_expires_at, case.seen_at)} unless its handler renews it."]
@@ -66,7 +80,8 @@ def _when(at: datetime | None, now: datetime) -> str:
 
 
 def _pending(case: Case) -> list[str]:
-    steps = [f"It is due {_when(case.row.due_at, case.seen_at)}; a worker sends it then."]
+    is_due = case.row.due_at is not None and case.row.due_at <= case.seen_at
+    steps = [f"It is due {_when(case.row.due_at, case.seen_at)}; a worker sends it {'next' if is_due else 'then'}."]
     approval = case.approval
     if approval is not None and approval.state == _A.GRANTED and approval.use_by is not None:
         steps.append(f"Its approval lapses unused {_when(approval.use_by, case.seen_at)}.")

@@ -19,6 +19,7 @@ from django.urls import reverse
 from effects.effect import registered
 from effects.models import Approval, Execution, Request
 from effects.operations import operations
+from effects.standstill import START, standstills
 from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
 from effects.transitions import TROUBLED_FROM
 from effects.types import Actor
@@ -170,6 +171,8 @@ def context(console: admin.ModelAdmin[Execution], request: HttpRequest) -> dict[
         sections.insert(2, _requests(reader, requests))
     return {
         "sections": sections,
+        "standstills": standstills(),
+        "start": START,
         "queue_form": form,
         "is_narrowed": bool(reader.chosen),
         "queue_url": reverse("admin:effects_needs_a_person"),

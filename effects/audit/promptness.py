@@ -22,7 +22,7 @@ from effects.reconcilers import (
 )
 from effects.states import ApprovalState, ExecutionState, RequestState, values
 
-__all__ = ["CHECKS", "stopped_sweeps"]
+__all__ = ["CHECKS", "SWEPT", "stopped_sweeps"]
 
 Rows = Callable[[], QuerySet[Any]]
 _S, _R, _A = ExecutionState, RequestState, ApprovalState
@@ -49,7 +49,7 @@ def _notices() -> QuerySet[Any]:
 
 
 #: Sweep → what it looks after: finding, rows, the column that says when. Retention is never urgent.
-_SWEPT: dict[str, tuple[tuple[str, Rows, str], ...]] = {
+SWEPT: dict[str, tuple[tuple[str, Rows, str], ...]] = {
     expire_leases.NAME: (
         ("lease_overrun", _executions(_S.EXECUTING), "lease_expires_at"),
         ("lease_overrun", _requests(_R.RUNNING), "lease_expires_at"),
@@ -95,7 +95,7 @@ def _always_due(rows: Rows) -> Check:
 
 
 CHECKS = (
-    *(_timed(*watched) for swept in _SWEPT.values() for watched in swept),
+    *(_timed(*watched) for swept in SWEPT.values() for watched in swept),
     *(_always_due(rows) for rows in _ALWAYS_DUE),
 )
 
@@ -110,7 +110,7 @@ def stopped_sweeps(scope: Scope) -> Iterator[Finding]:
 def _stopped_sweeps(scope: Scope) -> Iterator[Finding]:
     with consistent_view():
         beats = dict(Heartbeat.objects.values_list("sweep", "at"))
-        for name, watched in _SWEPT.items():
+        for name, watched in SWEPT.items():
             beat = beats.get(name)
             # one that never ran may not have been needed before: what is due now counts only once it is late
             due = scope.latest if beat is None else scope.now

@@ -31,7 +31,7 @@ CHECKS = (
     projects.check_names_in_effects,
     projects.check_limited_providers,
 )
-DATABASE_CHECKS = (journal.check_server, journal.check_migrations, recorded.check_journal_id)
+DATABASE_CHECKS = (journal.check_server, journal.check_migrations, recorded.check_journal_id, recorded.check_standstill)
 
 
 def register_checks() -> None:

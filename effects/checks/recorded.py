@@ -10,10 +10,11 @@ from django.core import checks
 from django.db import DatabaseError
 
 from effects.checks.journal import configured_journal
-from effects.checks.messages import make_error
+from effects.checks.messages import make_error, make_warning
 from effects.models import Journal
+from effects.standstill import START, standstills
 
-__all__ = ["check_journal_id"]
+__all__ = ["check_journal_id", "check_standstill"]
 
 
 def check_journal_id(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
@@ -34,6 +35,16 @@ def check_journal_id(databases: Sequence[str] | None = None, **_kwargs: Any) -> 
             "manage.py migrate.",
         )
     ]
+
+
+def check_standstill(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
+    """W012: something is due, and nobody does it."""
+    if not _is_asked(databases):
+        return []
+    try:
+        return [make_warning(12, str(found), START) for found in standstills()]
+    except DatabaseError:
+        return []  # E010, E011
 
 
 def _is_asked(databases: Sequence[str] | None) -> bool:

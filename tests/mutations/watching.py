@@ -47,4 +47,22 @@ MUTATIONS = (
         "tests/core/test_perform.py::TestAnswers::test_items_that_do_not_say_what_was_applied_are_doubt",
         (Edit("effects/items.py", "if plain.applied is not True and plain.applied is not False:", "if False:"),),
     ),
+    Mutation(
+        "a sweep that never ran raises no alarm",
+        "§8 first page",
+        "tests/core/test_standstill.py::test_what_nobody_does_is_said_everywhere",
+        (
+            Edit(
+                "effects/standstill.py",
+                "for sweep, due in found]",
+                "for sweep, due in found if sweep in seen]",
+            ),
+        ),
+    ),
+    Mutation(
+        "what nobody takes up passes for sent soon",
+        "§8 a row's page",
+        "tests/core/test_standstill.py::test_hints_that_nobody_takes_are_said",
+        (Edit("effects/standstill.py", "        if self.at - self.seen > LATE:", "        if True:"),),
+    ),
 )

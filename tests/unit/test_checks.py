@@ -215,6 +215,7 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
         "check_server",
         "check_migrations",
         "check_journal_id",
+        "check_standstill",
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
