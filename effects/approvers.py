@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import islice
+from typing import Any, TypeVar
 
 from django.apps import apps
-from django.contrib.auth import get_backends, get_user_model
-from django.contrib.auth.backends import ModelBackend
-from django.db import Error
-from django.db.models import QuerySet
+from django.contrib.auth import get_user_model
+from django.db import Error, InterfaceError, OperationalError, connections, transaction
+from django.db.models import Model, QuerySet
+from django.db.models.query import ModelIterable
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
-from effects.actors import NO_KEY, are_named, find_user, names_of
+from effects import backends
+from effects.actors import NO_KEY, USER, are_named, find_user, is_user, names_of
+from effects.backends import asks_otherwise, has_permission
 from effects.cleaning import clean_error
 from effects.conf import settings
 from effects.exceptions import EffectDefinitionError
-from effects.types import CALL, GROUP, Actor, ApprovalRule, Context
+from effects.types import CALL, GROUP, ApprovalRule, Context
 
-__all__ = ["could_decide", "in_words", "is_entitled", "list_people", "somebody_can_decide", "still_entitled"]
+__all__ = [
+    "could_decide",
+    "in_words",
+    "is_entitled",
+    "list_people",
+    "lists_everybody",
+    "only_login_entitles",
+    "somebody_can_decide",
+    "still_entitled",
+]
 
-#: What a function that names people returns.
-_MANY = (QuerySet, list, tuple, set, frozenset)
+#: How many people a function may name one by one; a queryset is asked, not read, where one person votes.
+MOST_NAMED = 10_000
 T = TypeVar("T")
 
 
@@ -48,22 +61,49 @@ def could_decide(user: Any, approvers: str) -> bool:
     if not approvers or not getattr(user, "is_active", False):
         return False
     return all(
-        term.startswith(CALL) or _meets(user, term, None) or (_asks_by_object() and not term.startswith(GROUP))
+        term.startswith(CALL) or _meets(user, term, None) or (asks_otherwise() and not term.startswith(GROUP))
         for term in ApprovalRule(approvers).terms
     )
 
 
-def still_entitled(actor_ids: Iterable[str], rule: ApprovalRule, context: Context[Any] | None = None) -> set[str]:
-    """Return which of those who voted are still active and entitled: asked again at the last vote and at the send."""
-    return {actor_id for actor_id in actor_ids if _is_entitled_still(actor_id, rule, context)}
+def still_entitled(
+    actor_ids: Iterable[str],
+    rule: ApprovalRule,
+    context: Context[Any] | None = None,
+    *,
+    by_login: frozenset[str] = frozenset(),
+) -> set[str]:
+    """Return which of those who voted are still active and entitled: asked again at the last vote and at the send.
+
+    Args:
+        actor_ids: the voters.
+        rule: the frozen rule.
+        context: what the decision is about.
+        by_login: those of them for whose permissions only their login spoke, which is not there now.
+    """
+    return {one for one in actor_ids if _is_entitled_still(one, rule, context, without_login=one in by_login)}
+
+
+def only_login_entitles(user: Any, rule: ApprovalRule, context: Context[Any] | None = None) -> bool:
+    """Return whether a permission of an entitled user comes with their login, as from its claims, and with it alone.
+
+    Never where Django's own tables say who has a permission.
+    """
+    actor_id = f"{USER}{user.pk}"
+    return bool(_permissions(rule)) and asks_otherwise() and not still_entitled([actor_id], rule, context)
 
 
 def somebody_can_decide(rule: ApprovalRule, requesters: Iterable[str], context: Context[Any] | None = None) -> bool:
     """Return whether enough active people are entitled, under four eyes without the requesters.
 
-    A backend that cannot list who holds a permission (no `with_perm`) is given the benefit of the doubt.
+    Where nobody can list who holds a permission it is true, and asked of each person when they vote.
+
+    Raises:
+        EffectDefinitionError: a function of the rule cannot be asked, or users have no permissions at all.
     """
-    if not _can_be_listed(rule):
+    for term in _permissions(rule):
+        backends.refuse_unaskable(term)
+    if not lists_everybody(rule, context):
         return True
     found = list_people(rule, requesters if rule.four_eyes else (), context)
     return any(number >= rule.quorum for number, _user in enumerate(found, start=1))
@@ -72,17 +112,29 @@ def somebody_can_decide(rule: ApprovalRule, requesters: Iterable[str], context: 
 def list_people(rule: ApprovalRule, but: Iterable[str], context: Context[Any] | None = None) -> Iterator[Any]:
     """Iterate over the active users who are entitled, each once, except the actors of the ids `but`.
 
-    Whom a backend cannot list is missing.
+    Where `lists_everybody` says no, some are missing; nobody is listed who is not entitled.
     """
     excepted, seen = list(but), set()
     source = _source(rule)
-    others = [term for term in rule.terms if term != source]
+    # Django's own tables list whom its own backends grant; what another backend lists is asked of each
+    others = [term for term in rule.terms if term != source or (term in _permissions(rule) and asks_otherwise())]
     for user in _candidates(source, context):
         if user.pk in seen or not user.is_active or are_named(names_of(user), excepted):
             continue
         seen.add(user.pk)
         if all(_meets(user, term, context) for term in others):
             yield user
+
+
+def lists_everybody(rule: ApprovalRule, context: Context[Any] | None = None) -> bool:
+    """Return whether `list_people` finds all who are entitled, so that nobody found is nobody there."""
+    source = _source(rule)
+    if source.startswith(CALL):
+        return True
+    if source.startswith(GROUP):
+        return backends.has_field("groups") or not hasattr(get_user_model(), "groups")
+    about_one = context is not None and context.about is not None
+    return backends.are_all_listed() and not (about_one and asks_otherwise())
 
 
 def in_words(rule: ApprovalRule) -> str:
@@ -98,9 +150,12 @@ def in_words(rule: ApprovalRule) -> str:
     return _(" and ").join(words)
 
 
-def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] | None) -> bool:
+def _is_entitled_still(actor_id: str, rule: ApprovalRule, context: Context[Any] | None, *, without_login: bool) -> bool:
     user = find_user(actor_id)
-    return user is not None and is_entitled(user, rule, context)
+    if user is None or not getattr(user, "is_active", False):
+        return False
+    asked = [term for term in rule.terms if not (without_login and term in _permissions(rule))]
+    return all(_meets(user, term, context) for term in asked)
 
 
 def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
@@ -108,9 +163,9 @@ def _meets(user: Any, term: str, context: Context[Any] | None) -> bool:
         return term.removeprefix(GROUP).strip() in _group_names(user)
     if term.startswith(CALL):
         return context is not None and _named_by(term, context, lambda named: _is_among(user, named))
-    if user.has_perm(term):
+    if _ask(term, "the permission", lambda: has_permission(user, term)):
         return True
-    if context is None or context.about is None or not _asks_by_object():
+    if context is None or context.about is None or not asks_otherwise():
         return False
     return bool(
         _in_tenant(context, term, "the permission for one object", lambda: _may_for_target(user, term, context))
@@ -124,19 +179,34 @@ def _in_tenant(context: Context[Any], term: str, what: str, ask: Callable[[], T]
         EffectDefinitionError: it raised, and who may decide cannot be told.
     """
     said = None
-    try:
+
+    def ask_there() -> None:
+        nonlocal said
         with settings.TENANT_CONTEXT(context.tenant):
             said = ask()
-    except Error:
-        raise  # the database's: the transaction is over, and its caller says so
-    except Exception as error:
-        raise EffectDefinitionError(f"approvers={term!r}: {what} raised {clean_error(error)}") from error
+
+    _ask(term, what, ask_there)
     return said
 
 
-def _asks_by_object() -> bool:
-    """Return whether some backend could know permissions for one object; Django's own knows none."""
-    return any(not isinstance(backend, ModelBackend) for backend in get_backends())
+def _ask(term: str, what: str, ask: Callable[[], T]) -> T:
+    """Ask the project's code, so that an error of it is said in words, and takes no transaction of ours with it.
+
+    Raises:
+        EffectDefinitionError: it raised, and who may decide cannot be told.
+    """
+    inside = connections[settings.DATABASE].in_atomic_block and term.startswith(CALL)
+    try:
+        with transaction.atomic(using=settings.DATABASE) if inside else nullcontext():
+            return ask()
+    except (EffectDefinitionError, OperationalError, InterfaceError):
+        raise  # it is said already; or the database is out of reach, or the transaction over
+    except Error as error:
+        if connections[settings.DATABASE].in_atomic_block and not inside:
+            raise
+        raise EffectDefinitionError(f"approvers={term!r}: {what} raised {clean_error(error)}") from error
+    except Exception as error:
+        raise EffectDefinitionError(f"approvers={term!r}: {what} raised {clean_error(error)}") from error
 
 
 def _group_names(user: Any) -> frozenset[str]:
@@ -158,7 +228,7 @@ def _may_for_target(user: Any, term: str, context: Context[Any]) -> bool:
         target = apps.get_model(label)._default_manager.filter(pk=pk).first()
     except (LookupError, *NO_KEY):
         return False
-    return target is not None and bool(user.has_perm(term, target))
+    return target is not None and has_permission(user, term, target)
 
 
 def _named_by(term: str, context: Context[Any], read: Callable[[Iterable[Any]], T]) -> T:
@@ -169,23 +239,53 @@ def _named_by(term: str, context: Context[Any], read: Callable[[Iterable[Any]], 
     """
     path = term.removeprefix(CALL)
 
-    def ask() -> tuple[Any, T | None]:
+    def ask() -> tuple[Any, T]:
         named = import_string(path)(context)
         # a queryset is read here, where its tables are
-        return named, read(named) if isinstance(named, _MANY) else None
+        return named, read(_users(named, term, path))
 
-    named, found = _in_tenant(context, term, path, ask) or (None, None)
-    if not isinstance(named, _MANY):
-        raise EffectDefinitionError(
-            f"approvers={term!r}: {path} returned {type(named).__name__}, not a queryset or list of users"
-        )
-    return cast("T", found)
+    found = _in_tenant(context, term, path, ask)
+    if found is None:  # TENANT_CONTEXT swallowed an error
+        raise _not_users(term, path, "NoneType")
+    return found[1]
+
+
+def _users(named: Any, term: str, path: str) -> Iterable[Any]:
+    """Return what a function named if it is nothing but users: rows of another model may have the same primary keys.
+
+    Raises:
+        EffectDefinitionError: with the function, and the type of what it returned.
+    """
+    if isinstance(named, QuerySet):
+        if not issubclass(named.model, get_user_model()):
+            raise _not_users(term, path, f"a queryset of {named.model._meta.label}")
+        if named._iterable_class is not ModelIterable:
+            raise _not_users(term, path, "a queryset of values")
+        return named
+    if isinstance(named, (str, bytes, Mapping, Model)) or not isinstance(named, Iterable):
+        raise _not_users(term, path, type(named).__name__)
+    users = list(islice(named, MOST_NAMED + 1))
+    if len(users) > MOST_NAMED:
+        raise _not_users(term, path, f"more than {MOST_NAMED} of them one by one")
+    for one in users:
+        if not is_user(one) or one.pk is None:
+            what = "an unsaved user" if is_user(one) else type(one).__name__
+            raise _not_users(term, path, f"{type(named).__name__} with {what} in it")
+    return users
+
+
+def _not_users(term: str, path: str, what: str) -> EffectDefinitionError:
+    user = get_user_model()._meta.label
+    return EffectDefinitionError(
+        f"approvers={term!r}: {path} returned {what}, not a queryset or list of users ({user}). Return for example "
+        "get_user_model().objects.filter(…), or [] for nobody."
+    )
 
 
 def _is_among(user: Any, named: Iterable[Any]) -> bool:
-    if isinstance(named, QuerySet) and not named.query.is_sliced:
+    if isinstance(named, QuerySet) and not named.query.is_sliced and not named.query.combinator:
         return named.filter(pk=user.pk).exists()
-    return any(Actor.of(one) == Actor.of(user) for one in named)
+    return any(one.pk == user.pk for one in named)
 
 
 def _source(rule: ApprovalRule) -> str:
@@ -193,18 +293,15 @@ def _source(rule: ApprovalRule) -> str:
     return min(rule.terms, key=lambda term: (not term.startswith(CALL), not term.startswith(GROUP)))
 
 
-def _can_be_listed(rule: ApprovalRule) -> bool:
-    source = _source(rule)
-    return source.startswith((CALL, GROUP)) or all(hasattr(backend, "with_perm") for backend in get_backends())
+def _permissions(rule: ApprovalRule) -> list[str]:
+    return [term for term in rule.terms if not term.startswith((CALL, GROUP))]
 
 
 def _candidates(source: str, context: Context[Any] | None) -> Iterator[Any]:
     if source.startswith(CALL):
         yield from _named_by(source, context, list) if context is not None else ()
-    elif source.startswith(GROUP):
+    elif not source.startswith(GROUP):
+        yield from backends.list_holders(source)
+    elif backends.has_field("groups"):
         users = get_user_model()._default_manager.filter(groups__name=source.removeprefix(GROUP).strip())
         yield from users.distinct().iterator(chunk_size=100)
-    else:
-        for backend in get_backends():
-            if hasattr(backend, "with_perm"):
-                yield from backend.with_perm(source).iterator(chunk_size=100)

@@ -16,7 +16,14 @@ from django.utils.translation import ngettext
 
 from effects._locks import now
 from effects.actors import are_named, is_user, names_of
-from effects.approvers import in_words, is_entitled, list_people, somebody_can_decide, still_entitled
+from effects.approvers import (
+    in_words,
+    is_entitled,
+    list_people,
+    only_login_entitles,
+    somebody_can_decide,
+    still_entitled,
+)
 from effects.effect import get_effect, rule_from_json
 from effects.exceptions import EffectsError, PayloadUnreadableError
 from effects.lineage import earlier_requester_ids
@@ -36,6 +43,7 @@ __all__ = [
     "entitled_people",
     "entitlement",
     "is_approver",
+    "is_by_login",
     "may_take_back",
     "outlook",
     "requester_ids",
@@ -200,7 +208,16 @@ def count_missing(row: Execution, approval: Approval) -> int:
 def valid_voters(row: Execution, approval: Approval, rule: ApprovalRule) -> set[str]:
     """Return the ids of those whose approval counts now: they are entitled still, and did not ask for it since."""
     voters = _voters(row, approval)
-    return still_entitled(voters, rule, context_for(row, rule)) if rule.recheck_approvers else voters
+    if not rule.recheck_approvers:
+        return voters
+    by_login = frozenset(vote.actor_id for vote in approval.votes.all() if vote.by_login)
+    return still_entitled(voters, rule, context_for(row, rule), by_login=by_login)
+
+
+def is_by_login(row: Execution, approval: Approval, user: Any) -> bool:
+    """Return whether only the login of `user`, who may decide, says so: the votes are counted when it is not there."""
+    rule = rule_from_json(approval.rule)
+    return rule is not None and only_login_entitles(user, rule, context_for(row, rule))
 
 
 def requester_ids(row: Execution) -> set[str]:
@@ -231,7 +248,8 @@ def why_not_end(row: Execution, approvals: Iterable[Approval], user: Any) -> str
     live = [approval for approval in approvals if approval.state in APPROVAL_LIVE]
     if may_take_back(row, actor.id) or any(actor.id in _voters(row, approval) for approval in live):
         return ""
-    if user.has_perm(CANCEL) or user.has_perm(CANCEL, row):
+    ask = getattr(user, "has_perm", None)  # a user model of the project's may have no permissions at all
+    if ask is not None and (ask(CANCEL) or ask(CANCEL, row)):
         return ""
     return _("You neither asked for it nor approved it, and do not have the permission “%(permission)s”.") % {
         "permission": CANCEL

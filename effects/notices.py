@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from effects.actors import find_user
-from effects.approvers import list_people
+from effects.approvers import list_people, lists_everybody
+from effects.effect import rule_from_json
 from effects.eligibility import count_missing, entitled_people, outlook, requester_ids
 from effects.exceptions import PayloadUnreadableError
 from effects.models import Approval, Execution, PendingNotice
-from effects.snapshots import ExecutionSnapshot, actor_from_json, snapshot
+from effects.snapshots import ExecutionSnapshot, actor_from_json, context_of, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState, NoticeEvent
 from effects.summaries import contents_of, is_bare
 from effects.types import Actor, ApprovalRule
@@ -23,6 +24,8 @@ __all__ = ["MOST_PEOPLE", "ApprovalSnapshot", "Notice", "read_notice"]
 
 #: More are not told of one thing.
 MOST_PEOPLE = 100
+#: They ask people to decide.
+_ASKING = (NoticeEvent.APPROVAL_REQUESTED, NoticeEvent.APPROVAL_REMINDER)
 #: Whoever holds it is called to what is in doubt.
 RESOLVE = ApprovalRule(approvers="effects.resolve_execution", four_eyes=False)
 
@@ -60,6 +63,9 @@ class Notice:
         approval: the approval that it is about, None for `needs_person`.
         people: the users whom it concerns: who can still decide, who may resolve what is in doubt, or who asked for
             what was decided. Perhaps nobody; at most 100.
+        is_everybody: whether `people` are all whom it concerns. False where no list says who holds a permission (of
+            a backend of the project's that is asked of each person), or there are more than 100: tell a place where
+            they look as well.
         requesters: who asked for it, joined it, or was acted for.
         due_at: since when it is to be told.
     """
@@ -69,6 +75,7 @@ class Notice:
     execution: ExecutionSnapshot
     approval: ApprovalSnapshot | None
     people: tuple[Any, ...]
+    is_everybody: bool
     requesters: tuple[Actor, ...]
     due_at: datetime
 
@@ -80,12 +87,15 @@ def read_notice(notice_id: int) -> Notice | None:
         return None
     row, approval = pending.execution, pending.approval
     known = (actor_from_json(requester) for requester in row.requesters)
+    event = NoticeEvent(pending.event)
+    people = tuple(_people(row, approval, event))
     return Notice(
         key=pending.key,
-        event=NoticeEvent(pending.event),
+        event=event,
         execution=snapshot(row),
         approval=_approval_snapshot(row, approval) if approval is not None else None,
-        people=tuple(_people(row, approval, NoticeEvent(pending.event))),
+        people=people,
+        is_everybody=len(people) < MOST_PEOPLE and _are_listed(row, approval, event),
         requesters=tuple(actor for actor in known if actor is not None),
         due_at=pending.due_at,
     )
@@ -95,16 +105,26 @@ def _is_out_of_date(pending: PendingNotice) -> bool:
     """Return whether what it asks people to do was done meanwhile. What happened stays worth telling."""
     if pending.event == NoticeEvent.NEEDS_PERSON:
         return pending.execution.state != ExecutionState.NEEDS_INTERVENTION
-    asks = pending.event in (NoticeEvent.APPROVAL_REQUESTED, NoticeEvent.APPROVAL_REMINDER)
+    asks = pending.event in _ASKING
     return asks and pending.approval is not None and pending.approval.state != ApprovalState.REQUESTED
 
 
 def _people(row: Execution, approval: Approval | None, event: NoticeEvent) -> Iterable[Any]:
     if event == NoticeEvent.NEEDS_PERSON:
         return islice(list_people(RESOLVE, ()), MOST_PEOPLE)
-    if approval is not None and event in (NoticeEvent.APPROVAL_REQUESTED, NoticeEvent.APPROVAL_REMINDER):
+    if approval is not None and event in _ASKING:
         return entitled_people(row, approval, limit=MOST_PEOPLE)
     return islice(_users(requester_ids(row)), MOST_PEOPLE)
+
+
+def _are_listed(row: Execution, approval: Approval | None, event: NoticeEvent) -> bool:
+    """Return whether all who are entitled can be listed; who asked always can."""
+    if event == NoticeEvent.NEEDS_PERSON:
+        return lists_everybody(RESOLVE)
+    if approval is None or event not in _ASKING:
+        return True
+    rule = rule_from_json(approval.rule)
+    return rule is None or lists_everybody(rule, context_of(row, None))
 
 
 def _users(actor_ids: Iterable[str]) -> Iterator[Any]:

@@ -19,6 +19,7 @@ CHECKS = (
     journal.check_journal_options,
     rules.check_risk_rules,
     rules.check_descriptions,
+    rules.check_proposable_by,
     views.check_views_beside,
     views.check_transactions_of_views,
     views.check_paths_to_protection,
@@ -31,7 +32,13 @@ CHECKS = (
     projects.check_names_in_effects,
     projects.check_limited_providers,
 )
-DATABASE_CHECKS = (journal.check_server, journal.check_migrations, recorded.check_journal_id, recorded.check_standstill)
+DATABASE_CHECKS = (
+    journal.check_server,
+    journal.check_migrations,
+    recorded.check_journal_id,
+    recorded.check_standstill,
+    rules.check_permissions_asked,
+)
 
 
 def register_checks() -> None:

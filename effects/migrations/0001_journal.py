@@ -766,6 +766,13 @@ class Migration(migrations.Migration):
                 ),
                 ("comment", models.CharField(blank=True, help_text="Their words.", max_length=2000)),
                 ("digest_seen", models.CharField(help_text="The digest of the page they decided on.", max_length=64)),
+                (
+                    "by_login",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Only their login said that they have the permission; it cannot be asked again.",
+                    ),
+                ),
                 ("at", models.DateTimeField(help_text="When.")),
                 (
                     "approval",

@@ -75,6 +75,9 @@ class ApprovalVote(JournalModel):
     decision = models.CharField(max_length=12, choices=DECISIONS, help_text="approve or deny.")
     comment = models.CharField(max_length=2000, blank=True, help_text="Their words.")
     digest_seen = models.CharField(max_length=64, help_text="The digest of the page they decided on.")
+    by_login = models.BooleanField(
+        default=False, help_text="Only their login said that they have the permission; it cannot be asked again."
+    )
     at = models.DateTimeField(help_text="When.")
 
     objects: ClassVar[JournalManager[ApprovalVote]] = JournalManager()

@@ -10,7 +10,7 @@ from effects._commits import commits
 from effects._locks import lock_approval, lock_execution
 from effects.actors import is_user
 from effects.effect import rule_from_json
-from effects.eligibility import eligibility, entitlement, valid_voters
+from effects.eligibility import eligibility, entitlement, is_by_login, valid_voters
 from effects.exceptions import (
     ApprovalError,
     ExecutionNotFoundError,
@@ -53,7 +53,7 @@ def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Ex
         if _voted(approval, actor, APPROVE):
             return snapshot(row)
         _check(row, approval, user, digest)
-        _add_vote(row, approval, actor, APPROVE, digest, comment)
+        _add_vote(row, approval, actor, APPROVE, digest, comment, by_login=is_by_login(row, approval, user))
         votes = _count_votes(row, approval)
         evidence = {"digest": digest, "votes": votes, "quorum": approval.quorum, "comment": comment}
         if votes < approval.quorum:
@@ -189,10 +189,19 @@ def _check(row: Execution, approval: Approval, user: Any, digest: str) -> None:
         raise StaleRevisionError("The contents changed since this page was made; look at them again.")
 
 
-def _add_vote(row: Execution, approval: Approval, actor: Actor, decision: str, digest: str, comment: str) -> None:
+def _add_vote(
+    row: Execution,
+    approval: Approval,
+    actor: Actor,
+    decision: str,
+    digest: str,
+    comment: str,
+    *,
+    by_login: bool = False,
+) -> None:
     ApprovalVote.objects.create(
         approval=approval, actor_id=actor.id, actor_label=actor.label, decision=decision,
-        comment=canonical.clean_text(comment), digest_seen=digest, at=row.locked_at,
+        comment=canonical.clean_text(comment), digest_seen=digest, by_login=by_login, at=row.locked_at,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ MUTATIONS = (
         (
             Edit(
                 "effects/eligibility.py",
-                "    return still_entitled(voters, rule, context_for(row, rule)) if rule.recheck_approvers else voters",
+                "    return still_entitled(voters, rule, context_for(row, rule), by_login=by_login)",
                 "    return voters",
             ),
         ),

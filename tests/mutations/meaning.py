@@ -7,6 +7,7 @@ from tests.mutations.rule import Edit, Mutation
 __all__ = ["MUTATIONS"]
 
 _ACTORS = "tests/core/test_actors.py"
+_BACKENDS = "tests/core/test_backends.py"
 _LINEAGE = "tests/core/test_lineage.py"
 
 MUTATIONS = (
@@ -85,6 +86,54 @@ MUTATIONS = (
                 "effects/eligibility.py",
                 "    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):",
                 "    if rule.four_eyes and actor.id in requester_ids(row):",
+            ),
+        ),
+    ),
+    Mutation(
+        "a list is believed that a backend's own permissions are not in",
+        "section 4, request_approval",
+        f"{_BACKENDS}::test_who_holds_it_by_no_table_is_asked_when_they_vote",
+        (
+            Edit(
+                "effects/backends.py",
+                "    return lists is not None and lists <= decides",
+                "    return lists is not None",
+            ),
+        ),
+    ),
+    Mutation(
+        "a vote by the claims of a login does not count",
+        "section 4, vote",
+        f"{_BACKENDS}::test_claims_of_a_login_are_worth_a_vote",
+        (
+            Edit(
+                "effects/transitions/approvals.py",
+                ", by_login=is_by_login(row, approval, user))",
+                ")",
+            ),
+        ),
+    ),
+    Mutation(
+        "an account that was closed still counts by its login",
+        "section 4, lapse",
+        f"{_BACKENDS}::test_claims_are_worth_nothing_when_the_account_is_closed_before_the_send",
+        (
+            Edit(
+                "effects/approvers.py",
+                '    if user is None or not getattr(user, "is_active", False):\n        return False\n    asked',
+                "    if user is None:\n        return False\n    asked",
+            ),
+        ),
+    ),
+    Mutation(
+        "rows of another model are people",
+        "section 4, vote",
+        f"{_BACKENDS}::test_what_is_not_users_entitles_nobody_and_is_said",
+        (
+            Edit(
+                "effects/approvers.py",
+                "        if not issubclass(named.model, get_user_model()):",
+                "        if False:",
             ),
         ),
     ),

@@ -216,6 +216,7 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
         "check_migrations",
         "check_journal_id",
         "check_standstill",
+        "check_permissions_asked",
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
