@@ -15,7 +15,7 @@ from io import BytesIO
 from typing import Any, ClassVar, NamedTuple
 
 from django.conf import settings as django_settings
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.core.files.uploadhandler import load_handler
 from django.http import HttpRequest, QueryDict, RawPostDataException, UnreadablePostError
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
@@ -188,7 +188,7 @@ class Multipart(NamedTuple):
 def read_multipart(request: Request, limit: int) -> Multipart:
     """Return fields and files of a multipart body, parsed by whoever handles this request.
 
-    Django streams files to its upload handlers, so the body is never loaded whole; only for methods other
+    Django streams files to its upload handlers, so a large body is not loaded whole; only for methods other
     than POST outside of DRF, which Django does not parse, it is, within `DATA_UPLOAD_MAX_MEMORY_SIZE`.
 
     Args:
@@ -205,6 +205,9 @@ def read_multipart(request: Request, limit: int) -> Multipart:
             did not keep what it held.
     """
     http = django_request(request)
+    if request is http and (_announced_length(http) or 0) <= min(limit, _largest_in_memory(limit)):
+        # a view that takes JSON reads the bytes, whatever a client says that they are; parsed, they would be gone
+        read_body(http, limit)
     multipart = _parse_multipart(request, http, limit)
     fields, files = multipart.fields, multipart.files
     if not hasattr(fields, "getlist"):
@@ -268,6 +271,9 @@ def _parse_multipart(request: Request, http: HttpRequest, limit: int) -> Multipa
         raise consumed_error() from error
     except RequestDataTooBig as error:
         raise BodyTooLargeError(django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE or limit) from error
+    except (TooManyFieldsSent, TooManyFilesSent) as error:
+        # both messages name the setting alone
+        raise BodyUnreadableError(_("It has too many fields or files."), str(error)) from error
     except UnreadablePostError as error:
         raise BodyUnreadableError(_("It could not be read to its end.")) from error
     except MultiPartParserError as error:
@@ -285,6 +291,11 @@ def _parsed_by_owner(request: Request, http: HttpRequest) -> Multipart:
     handlers = [load_handler(path, http) for path in django_settings.FILE_UPLOAD_HANDLERS]
     parser = MultiPartParser(http.META, BytesIO(body), handlers, http.encoding)
     return Multipart(*parser.parse(), ours=True)
+
+
+def _largest_in_memory(limit: int) -> int:
+    most = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return limit if most is None else most
 
 
 def _announced_length(http: HttpRequest) -> int | None:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from effects._commits import is_beside
 from effects._logs import get_logger
 from effects.conf import settings
-from effects.exceptions import JournalBesideError, NameUnusableError
+from effects.exceptions import JournalBesideError, NameUnusableError, PayloadError
 from effects.http.answers import STATUS, unavailable
 from effects.http.async_views import Handler, refuse_rest_framework, shielded
 from effects.http.calls import Call, call_of
@@ -238,6 +238,10 @@ def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     except (BodyTooLargeError, BodyUnreadableError) as error:
         call.not_executed(error.code)
         return problem(error.code, status=error.status, extra={"reason": error.reason})
+    except PayloadError as error:
+        # of a callable `fingerprint=`, which returned what the client sent
+        call.not_executed(BodyUnreadableError.code)
+        return problem(BodyUnreadableError.code, status=BodyUnreadableError.status, extra={"reason": str(error)})
     except NameUnusableError:
         # not in words that repeat it: who calls may be what a client sent in a body
         log.exception("The caller of %s cannot be recorded.", protection.operation.name)
