@@ -25,6 +25,7 @@ from django.utils import timezone
 
 from effects.conf import settings
 from effects.models import Approval, Attempt, Execution, Heartbeat, Journal, Request
+from effects.orphans import list_orphans
 from effects.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
@@ -178,6 +179,7 @@ def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResp
         "heartbeats": [(beat, beat.seen_at - beat.at > SILENT) for beat in beats],
         "charts": [_recorded(rows, now), _durations(sends)],
         "journal": Journal.objects.first(),
+        "orphans": list(list_orphans()),
         "now": now,
     }
     return TemplateResponse(request, "effects_admin/overview.html", context)

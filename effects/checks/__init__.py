@@ -36,6 +36,7 @@ DATABASE_CHECKS = (
     journal.check_server,
     journal.check_migrations,
     recorded.check_journal_id,
+    recorded.check_rows,
     recorded.check_standstill,
     rules.check_permissions_asked,
 )

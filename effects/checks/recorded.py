@@ -12,9 +12,30 @@ from django.db import DatabaseError
 from effects.checks.journal import configured_journal
 from effects.checks.messages import make_error, make_warning
 from effects.models import Journal
+from effects.orphans import Trouble, list_orphans, list_unprotected
 from effects.standstill import START, standstills
 
-__all__ = ["check_journal_id", "check_standstill"]
+__all__ = ["check_journal_id", "check_rows", "check_standstill"]
+
+#: Ids: E020, E021.
+_NUMBERS = {Trouble.UNKNOWN: 20, Trouble.UNREADABLE: 21}
+#: W020.
+_UNPROTECTED = 20
+
+
+def check_rows(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:
+    """E020: unsettled rows that no code is for. E021: unreadable ones. W020: settled ones that protect nothing."""
+    if not _is_asked(databases):
+        return []
+    found: list[checks.CheckMessage] = []
+    try:
+        for one in list_orphans():
+            told = f"{one.message} One of them: {one.error}" if one.error else one.message
+            found.append(make_error(_NUMBERS[one.trouble], told, one.hint))
+        found += [make_warning(_UNPROTECTED, one.message, one.hint) for one in list_unprotected()]
+    except DatabaseError:
+        pass  # E010, E011
+    return found
 
 
 def check_journal_id(databases: Sequence[str] | None = None, **_kwargs: Any) -> list[checks.CheckMessage]:

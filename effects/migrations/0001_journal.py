@@ -856,6 +856,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
+                condition=models.Q(("settled_at__isnull", False)),
+                fields=["operation", "settled_at"],
+                name="effects_execution_names",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="execution",
+            index=models.Index(
                 models.OrderBy(models.F("created_at"), descending=True),
                 models.OrderBy(models.F("id"), descending=True),
                 name="effects_execution_newest",

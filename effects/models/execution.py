@@ -180,6 +180,11 @@ class Execution(JournalModel):
                 name="effects_execution_prunable",
             ),
             models.Index(fields=["created_at"], condition=Q(trouble_count__gte=3), name="effects_execution_trouble"),
+            models.Index(
+                fields=["operation", "settled_at"],
+                condition=Q(settled_at__isnull=False),
+                name="effects_execution_names",
+            ),
             models.Index(F("created_at").desc(), F("id").desc(), name="effects_execution_newest"),
             models.Index(fields=["key"], name="effects_execution_key"),
             models.Index(fields=["about_type", "about_id"], name="effects_execution_about"),

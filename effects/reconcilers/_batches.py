@@ -20,6 +20,7 @@ from effects.conf import settings
 from effects.exceptions import EffectsError
 from effects.failures import is_interrupt
 from effects.models import Heartbeat
+from effects.orphans import list_orphans
 
 __all__ = ["AGAIN", "Counts", "each", "take"]
 
@@ -29,6 +30,9 @@ Counts = Counter[str]
 
 #: How long a row that was handed out is left alone: a lost message costs this long, a slow one is not doubled.
 AGAIN = timedelta(seconds=30)
+#: How often a process says which rows it cannot go on with: at its first sweep, and later, since older code may go on
+#: recording some.
+TELL_EVERY = timedelta(hours=1)
 #: A heartbeat is one row a sweep, written at most this often.
 BEAT_EVERY = timedelta(minutes=1)
 
@@ -43,6 +47,7 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         due: the column that says when.
         batch: how many at most; `SWEEP_BATCH` by default.
     """
+    tell_orphans()
     # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
     now = Now()
     free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
@@ -84,16 +89,34 @@ def _careful(name: str, row_id: Any, handle: Callable[[Any], str]) -> str:
         return "errors"
 
 
-_last_beats: dict[str, float] = {}
+_last_done: dict[str, float] = {}
 
 
 def beat(name: str, counts: Counts) -> None:
     """Say that the sweep is alive: one row, written at most once a minute by each process, as well as it can."""
-    if time.monotonic() - _last_beats.get(name, float("-inf")) < BEAT_EVERY.total_seconds():
+    if not _is_time(name, BEAT_EVERY):
         return
-    _last_beats[name] = time.monotonic()
     try:
         with commits("writing a heartbeat"):
             Heartbeat.objects.update_or_create(sweep=name, defaults={"at": ClockTimestamp(), "counts": dict(counts)})
     except (EffectsError, DatabaseError):
         log.exception("%s could not write its heartbeat; its work is done.", name)
+
+
+def tell_orphans() -> None:
+    """Log which rows this code cannot go on with, as an error each; they stop no other row, and neither does this."""
+    if not _is_time("orphans", TELL_EVERY):
+        return
+    try:
+        for found in list_orphans():
+            log.error("%s %s %s", found.message, found.hint, found.error)
+    except (EffectsError, DatabaseError):
+        log.exception("It could not be told which rows this code cannot go on with.")
+
+
+def _is_time(name: str, every: timedelta) -> bool:
+    """Return whether this process did it longer ago than that, and remember that it does it now."""
+    if time.monotonic() - _last_done.get(name, float("-inf")) < every.total_seconds():
+        return False
+    _last_done[name] = time.monotonic()
+    return True

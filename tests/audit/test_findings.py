@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process write its heartbeats whenever a sweep runs."""
-    monkeypatch.setattr("effects.reconcilers._batches._last_beats", {})
+    monkeypatch.setattr("effects.reconcilers._batches._last_done", {})
 
 
 def test_nothing_is_found_where_only_verbs_wrote(stories: Stories):

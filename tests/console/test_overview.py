@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 import effects
+from effects.intents import binding_of
 from effects.models import Attempt, Execution, Heartbeat
 from effects.models.base import new_id
 from effects.testing import provider_says
@@ -44,7 +45,7 @@ def copies(ref: str, count: int) -> None:
     rows = []
     for number in range(count):
         row.pk, row.key = new_id(), f"copy-{number}"
-        row.binding, row.provider_key = f"{number:064}", f"copy-{number}"
+        row.binding, row.provider_key = binding_of(row.tenant, row.operation, row.key), f"copy-{number}"
         rows.append(Execution(**{field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}))
     Execution.objects.bulk_create(rows)
 

@@ -14,7 +14,7 @@ from tests.core.declared import Charge, ChargePayload
 def test_an_execution_in_doubt_is_counted_with_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Executions that are not settled are counted by operation and state, with the age of the oldest."""
     # this process may have written its heartbeat in another test within the minute
-    monkeypatch.setattr(_batches, "_last_beats", {})
+    monkeypatch.setattr(_batches, "_last_done", {})
     registry = CollectorRegistry()
     registry.register(JournalCollector())
     with provider_says(Charge, TimeoutError, look_up=effects.Unreachable("down")):

@@ -65,7 +65,7 @@ def test_a_row_that_was_handed_out_is_left_alone_for_a_while_and_comes_again() -
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_with_nothing_due_only_asks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One question for each kind of row, no lock, no write, no transaction."""
-    monkeypatch.setattr(_batches, "_last_beats", {name: time.monotonic()})
+    monkeypatch.setattr(_batches, "_last_done", dict.fromkeys((name, "orphans"), time.monotonic()))
     with CaptureQueriesContext(connection) as asked:
         assert not +SWEEPS[name].run_once()
     assert len(asked) <= 2
@@ -124,7 +124,7 @@ def test_expired_leases_and_lost_look_ups_are_found() -> None:
 
 def test_a_sweep_says_that_it_is_alive_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row a sweep; a sweep that stopped shows by its age."""
-    monkeypatch.setattr(_batches, "_last_beats", {})
+    monkeypatch.setattr(_batches, "_last_done", {})
     for _ in range(2):
         for sweep in SWEEPS.values():
             sweep.run_once()
@@ -134,7 +134,7 @@ def test_a_sweep_says_that_it_is_alive_once_a_minute(monkeypatch: pytest.MonkeyP
     pending(1)
     reconcilers.run_due.run_once(publish=lambda execution_id: None)
     assert Heartbeat.objects.get(sweep="run_due").at == beat.at - timedelta(seconds=1)
-    monkeypatch.setattr(_batches, "_last_beats", {})
+    monkeypatch.setattr(_batches, "_last_done", {})
     time_passes(_batches.AGAIN)
     reconcilers.run_due.run_once(publish=lambda execution_id: None)
     assert Heartbeat.objects.get(sweep="run_due").counts == {"published": 1}

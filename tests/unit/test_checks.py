@@ -217,6 +217,7 @@ def test_registration(monkeypatch: pytest.MonkeyPatch) -> None:
         "check_journal_id",
         "check_standstill",
         "check_permissions_asked",
+        "check_rows",
     }
     assert all("effects" in check.tags for check in registry.registered_checks)
     assert {check.__name__ for check in registry.registered_checks} == {
