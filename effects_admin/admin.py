@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,17 +19,18 @@ from django.utils.safestring import SafeString
 
 from effects.approvers import in_words
 from effects.effect import rule_from_json
-from effects.models import Approval, Execution, Receipt, Request, RequestExecution
+from effects.models import Approval, Execution, Request, RequestExecution
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
 from effects_admin.display import age, laid_out, money, money_of, pretty, visible
 from effects_admin.evidence import read_evidence
-from effects_admin.outlook import next_steps, next_steps_of_request
+from effects_admin.outlook import next_steps, next_steps_of_request, steps_of_ballot
 from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
-from effects_admin.readonly import CaseAdmin, ReadOnlyAdmin, as_uuid
+from effects_admin.readonly import BallotAdmin, CaseAdmin, as_uuid
+from effects_admin.receipts import ReceiptAdmin
 from effects_admin.templatetags.effects_admin import badge, time
-from effects_admin.timeline import change, lines
+from effects_admin.timeline import lines
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from effects_admin.words import APPROVAL_MEANINGS, EXECUTION_MEANINGS, REASONS, REQUEST_MEANINGS, headline, label
 
@@ -41,7 +41,7 @@ SUBJECT_LIMIT = 500
 
 
 @admin.register(Execution)
-class ExecutionAdmin(CaseAdmin[Execution, Case]):
+class ExecutionAdmin(BallotAdmin[Execution], CaseAdmin[Execution, Case]):
     """Executions: what was to be done outside, and what is known of it."""
 
     page_template = "effects_admin/execution.html"
@@ -148,13 +148,14 @@ class ExecutionAdmin(CaseAdmin[Execution, Case]):
         history = History(case.row)
         sees = may(request.user, VIEW_PAYLOAD, case.row)
         return {
-            "next_steps": next_steps(case),
+            "next_steps": next_steps(case) if self.may_view(request, case.row) else steps_of_ballot(case),
             **views.offers(self.verbs, case),
             "timeline": list(lines(history.receipts, request.user, case.row)),
             "timeline_is_cut": history.is_cut,
             "output": pretty(case.row.output) if sees else None,
             "proof": case.row.applied_evidence and read_evidence(case.row.applied_evidence, request.user, case.row),
             "approvals": [(each, votes_of(each)) for each in case.approvals],
+            "is_ballot": not self.may_view(request, case.row),
             "links": case.row.links.select_related("request").order_by("-pk")[:100],
         }
 
@@ -238,7 +239,7 @@ class RequestAdmin(CaseAdmin[Request, RequestCase]):
 
 
 @admin.register(Approval)
-class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
+class ApprovalAdmin(BallotAdmin[Approval], CaseAdmin[Approval, ApprovalCase]):
     """Approvals; they are decided on their execution's pages."""
 
     page_template = "effects_admin/approval.html"
@@ -309,77 +310,8 @@ class ApprovalAdmin(CaseAdmin[Approval, ApprovalCase]):
             "votes": votes_of(row),
             "attempts": list(row.attempts.order_by("number")),
             "why_not": why_no_vote(row.execution, row, request.user),
+            "is_ballot": not self.may_view(request, row),
         }
-
-
-@admin.register(Receipt)
-class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
-    """Receipts, all of them: append-only lines of evidence."""
-
-    list_display = ("at_shown", "said", "change", "actor", "of_what")
-    list_filter = (filters.EventFilter,)
-    list_select_related = ("execution", "request")
-    ordering = ("-id",)
-    search_fields = ("execution__id",)
-    id_columns = ("execution_id", "request_id")
-    search_help_text = "Exactly: the ref of an execution or of a request."
-    fields = ("of_what", "sequence", "at_shown", "event", "said", "from_state", "to_state", "reason", "revision",
-              "epoch", "may_have_applied", "actor_id_shown", "actor_label_shown", "evidence_shown")  # fmt: skip
-    readonly_fields = ("of_what", "at_shown", "said", "actor_id_shown", "actor_label_shown", "evidence_shown")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
-        """Return the rows with what they are of, without the payloads."""
-        rows = super().get_queryset(request).select_related("execution", "request")
-        return rows.defer("execution__payload", "execution__output", "request__answer_body")
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Receipt | None:
-        """Return a receipt with its evidence as this person may read it."""
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            row.evidence = read_evidence(row.evidence, request.user, row)
-        return row
-
-    @admin.display(description="evidence")
-    def evidence_shown(self, row: Receipt) -> SafeString:
-        """What it has on file."""
-        return format_html('<pre class="fx-pre">{}</pre>', pretty(json.dumps(row.evidence)))
-
-    @admin.display(description="at")
-    def at_shown(self, row: Receipt) -> SafeString | str:
-        """When."""
-        return time(row.at)
-
-    @admin.display(description="what it says")
-    def said(self, row: Receipt) -> str:
-        """The verb in words."""
-        return headline(row)
-
-    @admin.display(description="state")
-    def change(self, row: Receipt) -> str:
-        """How the state moved."""
-        return change(row)
-
-    @admin.display(description="who")
-    def actor(self, row: Receipt) -> str:
-        """Who did it; empty: the machine."""
-        return visible(row.actor_label or row.actor_id)
-
-    @admin.display(description="actor id")
-    def actor_id_shown(self, row: Receipt) -> str:
-        """The id of who did it."""
-        return visible(row.actor_id)
-
-    @admin.display(description="actor label")
-    def actor_label_shown(self, row: Receipt) -> str:
-        """Their name at that time."""
-        return visible(row.actor_label)
-
-    @admin.display(description="of")
-    def of_what(self, row: Receipt) -> SafeString:
-        """The row that it is of."""
-        target: Any = row.execution or row.request
-        url = reverse(views.url_name(target, "change"), args=[target.pk])
-        return format_html('<a href="{}">{}</a>', url, visible(target))
 
 
 def _uuids(texts: list[str]) -> list[UUID]:

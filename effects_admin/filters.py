@@ -99,8 +99,9 @@ class BoundedChangeList(ChangeList):
         """Return the rows that are listed."""
         rows: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
         console: Any = self.model_admin
+        rows = console.listed(request, rows)
         self.looked_through = 0
-        if self.query or console.is_answered_by_an_index(self.filter_params):
+        if not console.may_view(request) or self.query or console.is_answered_by_an_index(self.filter_params):
             return rows
         column = console.newest_column
         newest = self.model._default_manager.order_by(f"-{column}")

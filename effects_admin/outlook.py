@@ -8,12 +8,12 @@ from effects.approvers import in_words
 from effects.effect import rule_from_json
 from effects.outcomes import MissingOutput
 from effects.standstill import START, standstill_of
-from effects.states import ApprovalState, ExecutionState, RequestState
+from effects.states import APPROVAL_LIVE, ApprovalState, ExecutionState, RequestState
 from effects.transitions.lookups import LOOKUP_BUDGET
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import distance, moment
 
-__all__ = ["next_steps", "next_steps_of_request"]
+__all__ = ["next_steps", "next_steps_of_request", "steps_of_ballot"]
 
 _S, _A, _R = ExecutionState, ApprovalState, RequestState
 
@@ -21,7 +21,20 @@ _S, _A, _R = ExecutionState, ApprovalState, RequestState
 def next_steps(case: Case) -> list[str]:
     """Return what happens next with an execution."""
     steps = _STEPS[_S(case.row.state)](case) if case.row.state in _STEPS else ["Nothing more happens to it."]
-    steps = _standing_still(case) + steps
+    return _standing_still(case) + steps + _troubles(case)
+
+
+def steps_of_ballot(case: Case) -> list[str]:
+    """Return what happens next, for somebody who is asked to decide it and may view nothing else of it."""
+    approval = case.approval
+    if approval is None or approval.state not in APPROVAL_LIVE:
+        return ["Nothing of it waits for a decision."]
+    return _STEPS[_S(case.row.state)](case) if case.row.state in _STEPS else []
+
+
+def _troubles(case: Case) -> list[str]:
+    """Return what stands in the way, or is worth knowing to whoever runs the journal."""
+    steps = []
     if case.row.hook_due_at is not None:
         steps.append(
             f"The project's own rows could not be written ({case.row.hook_error or 'no error recorded'}); the next "

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -37,6 +37,9 @@ from effects.states import (
 from effects.transitions import TROUBLED_FROM
 from effects_admin.display import distance, moment, span, totals
 from effects_admin.words import EXECUTION_MEANINGS, REQUEST_MEANINGS, label, tone
+
+if TYPE_CHECKING:
+    from effects_admin.readonly import ReadOnlyAdmin
 
 __all__ = ["COUNTED", "Chart", "Health", "Standing", "show"]
 
@@ -158,11 +161,11 @@ class Chart:
         }
 
 
-def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResponse:
+def show(console: ReadOnlyAdmin[Execution], request: HttpRequest) -> HttpResponse:
     """Show the overview, of the rows that this person may see."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
-    if not console.has_view_permission(request):
+    if not console.may_view(request):
         raise PermissionDenied
     rows = console.get_queryset(request)
     beats = list(Heartbeat.objects.annotate(seen_at=Now()).order_by("sweep"))
@@ -238,7 +241,7 @@ def _requests(console: admin.ModelAdmin[Execution], request: HttpRequest, now: d
                 )
             )
     approvals: Any = console.admin_site.get_model_admin(Approval)
-    if approvals.has_view_permission(request):
+    if approvals.may_view(request):
         open_ones = approvals.get_queryset(request).filter(state=ApprovalState.REQUESTED.value).order_by("decide_by")
         times = list(open_ones.values_list("created_at", "decide_by")[: COUNTED + 1])
         next_ends = f"; the next one expires {distance(times[0][1], now)}" if times else ""

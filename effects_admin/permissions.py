@@ -3,6 +3,7 @@
 | verb | takes |
 |---|---|
 | see a page | `effects.view_execution` (or `view_request`, `view_approval`, `view_receipt`) |
+| see what one is asked to decide, and nothing else | being named by its approval's rule; see `ballots` |
 | payloads, outputs, answers | `effects.view_payload` |
 | approve, deny | what the approval's frozen rule names, asked again by `transitions` under the lock |
 | look up now | `effects.look_up_execution` |

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
@@ -23,17 +23,19 @@ from effects.standstill import START, standstills
 from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
 from effects.transitions import TROUBLED_FROM
 from effects.types import Actor
-from effects_admin.cases import votes_of, why_no_vote
+from effects_admin.ballots import LOOKED_THROUGH, find_ballots
+from effects_admin.cases import votes_of
 from effects_admin.display import distance, money, money_of, span, visible
 from effects_admin.filters import age_choices, amount_choices, of_age, of_amount, with_name
 from effects_admin.words import REASONS, label
+
+if TYPE_CHECKING:
+    from effects_admin.readonly import ReadOnlyAdmin
 
 __all__ = ["Entry", "QueueForm", "Section", "context", "show"]
 
 #: Rows of a section; the lists have the rest.
 LIMIT = 50
-#: Undecided approvals that are looked through for those that this person may decide.
-LOOKED_THROUGH = 200
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class _Reader:
         return of_age(self.chosen.get("age", ""))
 
 
-def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResponse:
+def show(console: ReadOnlyAdmin[Execution], request: HttpRequest) -> HttpResponse:
     """Show what needs a person, as far as this one may see it."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
@@ -161,17 +163,19 @@ def show(console: admin.ModelAdmin[Execution], request: HttpRequest) -> HttpResp
     return TemplateResponse(request, "effects_admin/queue.html", {**console.admin_site.each_context(request), **shown})
 
 
-def context(console: admin.ModelAdmin[Execution], request: HttpRequest) -> dict[str, Any]:
+def context(console: ReadOnlyAdmin[Execution], request: HttpRequest) -> dict[str, Any]:
     """Return the queue's sections and its filters; for somebody who may see executions."""
     form = QueueForm(request.GET)
     reader = _Reader(console, request, form.chosen())
-    sections = [_approvals(reader), _doubtful(reader), _unwritten(reader), _troubled(reader)]
+    sections = [_approvals(reader)]
+    if console.may_view(request):
+        sections += [_doubtful(reader), _unwritten(reader), _troubled(reader)]
     requests: Any = console.admin_site.get_model_admin(Request)
     if requests.has_view_permission(request):
         sections.insert(2, _requests(reader, requests))
     return {
         "sections": sections,
-        "standstills": standstills(),
+        "standstills": standstills() if console.may_view(request) else [],
         "start": START,
         "queue_form": form,
         "is_narrowed": bool(reader.chosen),
@@ -189,22 +193,18 @@ def _approvals(reader: _Reader) -> Section:
         bulk_url=reverse("admin:effects_bulk_approve"),
         bulk_title="Approve the ticked ones together…",
     )
-    undecided = Approval.objects.filter(state=ApprovalState.REQUESTED.value, execution__in=reader.executions())
-    oldest = undecided.select_related("execution").defer("execution__payload", "execution__output")
-    found = list(oldest.annotate(seen_at=Now()).prefetch_related("votes").order_by("pk")[: LOOKED_THROUGH + 1])
+    ballots = find_ballots(reader.request.user, Approval.objects.filter(execution__in=reader.executions()))
     actor = Actor.of(reader.request.user)
-    for approval in found[:LOOKED_THROUGH]:
+    for approval in ballots.approvals:
         voted = any(actor is not None and vote.actor_id == actor.id for vote in votes_of(approval))
-        expired = approval.decide_by <= approval.seen_at
-        if len(section.entries) < LIMIT and not (
-            voted or expired or why_no_vote(approval.execution, approval, reader.request.user)
-        ):
-            left = f"expires {distance(approval.decide_by, approval.seen_at)}"
-            entry = _entry(approval.execution, approval.created_at, approval.seen_at, left)
-            # what is decided about may be a second send, which the row itself is not
-            title = visible(approval.summary.get("title", entry.title))
-            section.entries.append(replace(entry, title=title, amount=money_of(approval.summary)))
-    if len(found) > LOOKED_THROUGH:
+        if voted or approval.decide_by <= approval.seen_at or len(section.entries) >= LIMIT:
+            continue
+        left = f"expires {distance(approval.decide_by, approval.seen_at)}"
+        entry = _entry(approval.execution, approval.created_at, approval.seen_at, left)
+        # what is decided about may be a second send, which the row itself is not
+        title = visible(approval.summary.get("title", entry.title))
+        section.entries.append(replace(entry, title=title, amount=money_of(approval.summary)))
+    if ballots.is_cut:
         section.note = f"Only the oldest {LOOKED_THROUGH} undecided approvals were looked through."
     return section
 

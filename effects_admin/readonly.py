@@ -19,13 +19,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString, mark_safe
 
+from effects.models import Execution
 from effects_admin import filters, views
+from effects_admin.ballots import ballots_of, is_asked, is_named
 from effects_admin.cases import ApprovalCase, Case, RequestCase, SeenAt
 from effects_admin.display import visible
 from effects_admin.permissions import may
 from effects_admin.verbs import Verb
 
-__all__ = ["CaseAdmin", "ReadOnlyAdmin", "as_uuid"]
+__all__ = ["BallotAdmin", "CaseAdmin", "ReadOnlyAdmin", "as_uuid"]
 
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", Case, RequestCase, ApprovalCase)
@@ -75,7 +77,19 @@ class ReadOnlyAdmin(ModelAdmin[M]):
 
     def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         """By the model's view permission, for everything or for this row."""
+        return self.may_view(request, obj)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether the app is listed: for whoever may see its rows."""
+        return super().has_module_permission(request) or self.has_view_permission(request)
+
+    def may_view(self, request: HttpRequest, obj: M | None = None) -> bool:
+        """Return whether they may see all rows, or all of this one, by the view permission."""
         return may(request.user, f"{self.opts.app_label}.view_{self.opts.model_name}", obj)
+
+    def listed(self, request: HttpRequest, rows: QuerySet[M]) -> QuerySet[M]:
+        """Return which of some rows a list shows this person."""
+        return rows
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Allow the filters' own parameters alone."""
@@ -130,6 +144,24 @@ class ReadOnlyAdmin(ModelAdmin[M]):
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Refuse Django's own history, which is empty: receipts tell it, on the row's page."""
         raise Http404("The history of a row is on its page.")
+
+
+class BallotAdmin(ReadOnlyAdmin[M]):
+    """Shows whoever a rule entitles what they may decide, beside those who may view all."""
+
+    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        """By the view permission; else of what an approval's rule names this person for."""
+        if self.may_view(request, obj):
+            return True
+        named: Any = obj
+        return is_asked(request) if named is None else is_named(request.user, named)
+
+    def listed(self, request: HttpRequest, rows: QuerySet[M]) -> QuerySet[M]:
+        """Return what waits for them, for those who may not view all."""
+        if self.may_view(request):
+            return rows
+        waiting = ballots_of(request).approvals
+        return rows.filter(pk__in=[each.execution_id if self.model is Execution else each.pk for each in waiting])
 
 
 class CaseAdmin(ReadOnlyAdmin[M], Generic[M, C]):

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 
 from effects.models import Approval, Execution, Request
 from effects_admin import bulk, display, queue, words
+from effects_admin.ballots import is_asked
 
 register = template.Library()
 _LISTED = ("execution", "approval", "request", "receipt")
@@ -42,17 +43,25 @@ def tabs(context: dict[str, Any]) -> list[Tab]:
     request = context["request"]
     places = [("execution", "Needs a person", "needs_a_person"), ("execution", "Overview", "overview")]
     places += [(name, f"{name.capitalize()}s", f"{name}_changelist") for name in _LISTED]
-    found = [(title, reverse(f"admin:effects_{view}")) for name, title, view in places if _sees(request.user, name)]
+    found = [(title, reverse(f"admin:effects_{view}")) for name, title, view in places if _sees(request, name, view)]
     return [Tab(title, url, request.path == url) for title, url in found]
 
 
 @register.simple_tag(takes_context=True)
+def sees_queue(context: dict[str, Any]) -> bool:
+    """Return whether the app's own page shows the queue: to whoever may see executions, or is asked to decide some."""
+    return bool(_executions(context).has_view_permission(context["request"]))
+
+
+@register.simple_tag(takes_context=True)
 def work_queue(context: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the queue for the app's own page; None for somebody who may not see executions."""
-    request = context["request"]
-    site = next(site for site in all_sites if site.name == request.current_app)
-    console: Any = site.get_model_admin(Execution)
-    return queue.context(console, request) if console.has_view_permission(request) else None
+    """Return the queue for the app's own page; None for somebody to whom it is not shown."""
+    return queue.context(_executions(context), context["request"]) if sees_queue(context) else None
+
+
+def _executions(context: dict[str, Any]) -> Any:
+    site = next(site for site in all_sites if site.name == context["request"].current_app)
+    return site.get_model_admin(Execution)
 
 
 @register.filter
@@ -61,8 +70,11 @@ def bulk_word(kind: str) -> str:
     return bulk.KINDS[kind]
 
 
-def _sees(user: Any, name: str) -> bool:
-    return bool(user.has_perm(f"effects.view_{name}"))
+def _sees(request: Any, name: str, view: str) -> bool:
+    if request.user.has_perm(f"effects.view_{name}"):
+        return True
+    # what an approver finds: what waits for them, by the queue and the two lists of it
+    return name in ("execution", "approval") and view != "overview" and is_asked(request)
 
 
 @register.filter

@@ -192,8 +192,8 @@ def test_looking_changes_nothing(waiting: Any, doubtful: Any, browser: Any, pers
 
 
 def test_pages_are_shown_to_whoever_may_view(waiting: Any, browser: Any, person: Any) -> None:
-    """Without the view permission there is neither list nor page nor verb, even for an approver."""
-    client = browser(person("eve", "approve_execution", views=False))
+    """Without the view permission, and named by no rule, there is neither list nor page nor verb."""
+    client = browser(person("eve", "resolve_execution", "view_payload", views=False))
     ref = waiting().ref
     addresses = [page_of(ref), verb_of(ref, "approve"), reverse("admin:effects_execution_changelist"),
                  reverse("admin:effects_needs_a_person")]  # fmt: skip

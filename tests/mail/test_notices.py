@@ -53,7 +53,7 @@ def server(settings: Any) -> Iterator[SmtpServer]:
 def addressed(name: str) -> Any:
     """Return a person who may approve and has an address."""
     user = person(name)
-    user.email = f"{name}@example.com"
+    user.email, user.is_staff = f"{name}@example.com", True
     user.save()
     return user
 

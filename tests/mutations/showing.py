@@ -8,6 +8,7 @@ __all__ = ["MUTATIONS"]
 
 _DERIVED = "tests/core/test_derived_summaries.py"
 _BLIND = "tests/console/test_blind_votes.py"
+_BALLOTS = "tests/console/test_ballots.py"
 
 MUTATIONS = (
     Mutation(
@@ -61,6 +62,36 @@ MUTATIONS = (
                 "effects_admin/bulk.py",
                 "    forbidden = verb.not_permitted(case) or verb.not_together(case)\n",
                 "    forbidden = verb.not_permitted(case)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "an approver without view permissions is kept out",
+        "section 8",
+        f"{_BALLOTS}::test_who_is_entitled_finds_it_and_decides_it",
+        (
+            Edit(
+                "effects_admin/readonly.py",
+                "        return is_asked(request) if named is None else is_named(request.user, named)\n",
+                "        return False and is_asked(request) and is_named(request.user, named)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "an approver is shown every list whole",
+        "section 8",
+        f"{_BALLOTS}::test_rows_that_nobody_asked_them_about_are_closed",
+        (Edit("effects_admin/filters.py", "        rows = console.listed(request, rows)\n", ""),),
+    ),
+    Mutation(
+        "an approver is shown the row's history",
+        "section 8",
+        f"{_BALLOTS}::test_who_is_entitled_finds_it_and_decides_it",
+        (
+            Edit(
+                "effects_admin/admin.py",
+                '            "is_ballot": not self.may_view(request, case.row),\n',
+                '            "is_ballot": False,\n',
             ),
         ),
     ),

@@ -68,15 +68,18 @@ class MailNotices:
         except ValueError:
             return ""
 
-    def url(self, notice: Notice) -> str:
-        """Return where they decide; "" where nobody knows."""
-        if not self.base_url:
+    def url(self, notice: Notice, user: Any) -> str:
+        """Return where a person decides; "" where nowhere: the console lets members of staff in alone."""
+        if not self.base_url or not getattr(user, "is_staff", True):
             return ""
         try:
             path = reverse("admin:effects_execution_change", args=[notice.execution.id])
         except NoReverseMatch:
             return ""
         return f"{self.base_url.rstrip('/')}{path}"
+
+    def _shuts_out(self, user: Any) -> bool:
+        return bool(self.base_url) and not getattr(user, "is_staff", True)
 
     def subject(self, notice: Notice) -> str:
         """Return the subject."""
@@ -87,7 +90,7 @@ class MailNotices:
         text = render_to_string(
             self.template,
             {"notice": notice, "user": user, "title": _title(notice), "said": _said(notice.event),
-             "derived": _derived(notice), "url": self.url(notice)},
+             "derived": _derived(notice), "url": self.url(notice, user), "is_shut_out": self._shuts_out(user)},
         )  # fmt: skip
         return Email(
             to=(address,), subject=self.subject(notice), text=text, headers={"Auto-Submitted": "auto-generated"}
