@@ -83,6 +83,7 @@ def perform(
         WrongStateError: what it should supersede is neither failed nor rejected; nothing sent.
         UndeclaredEffectError, RequestEndedError: the request does not allow it; nothing sent.
         CapacityError: outside of a protected request, the tenant is at a limit; nothing was recorded.
+        JournalIdError: the journal has lost its id, so that a new key has no provider key; nothing was recorded.
         JournalUnavailableError: the journal was out of reach, too busy, or its commit could not be proven; nothing was
             sent by this call. No error of the database itself comes out of it.
         OutcomeUnrecordedError: the exception to that: it was sent, and what became of it could not be written down.
@@ -194,7 +195,8 @@ def perform_later(
         `Pending` or `AwaitingApproval`, or the outcome of a known key.
 
     Raises:
-        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, CapacityError: nothing was written.
+        PayloadError, KeyRequiredError, PayloadConflictError, NobodyEntitledError, CapacityError, JournalIdError:
+            nothing was written.
         SecretNotKeptError: the payload holds a secret, which no worker would have; nothing was written.
         JournalBesideError: the journal is another database than the project's; nothing was written.
         LocalWriteError: a view with `performs=` calls it outside of `finishing()`; nothing was written.

