@@ -47,8 +47,11 @@ class Standstill:
         if self.seen is None:
             return f"The sweep {self.sweep} has never run."
         if self.at - self.seen > LATE:
-            return f"The sweep {self.sweep} has not run since {_moment(self.seen)}."
-        return f"The sweep {self.sweep} runs, and what it finds is not done: no worker takes it, or they are too few."
+            return f"The sweep {self.sweep} has not run to its end since {_moment(self.seen)}."
+        return (
+            f"The sweep {self.sweep} runs, and what it finds is not done: no worker takes it, they are too few, or a "
+            "process dies of it each time."
+        )
 
     def __str__(self) -> str:
         return f"Something has been due since {_moment(self.due_since)}, and nobody does it. {self.why}"

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, models
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 
 from effects._commits import commits
@@ -30,6 +31,9 @@ Counts = Counter[str]
 
 #: How long a row that was handed out is left alone: a lost message costs this long, a slow one is not doubled.
 AGAIN = timedelta(seconds=30)
+#: And at most, where nothing came of handing it out: half as long as it has been due, so that what kills each process
+#: that touches it does so ever more rarely.
+LONGEST_AGAIN = timedelta(minutes=10)
 #: How often a process says which rows it cannot go on with: at its first sweep, and later, since older code may go on
 #: recording some.
 TELL_EVERY = timedelta(hours=1)
@@ -60,8 +64,20 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         return skip_locked(
             found,
             batch or settings.SWEEP_BATCH,
-            lambda ids: manager.filter(pk__in=ids).update(swept_until=now + AGAIN),
+            lambda ids: manager.filter(pk__in=ids).update(swept_until=_next_hand_out(due)),
         )
+
+
+def _next_hand_out(due: str) -> RawSQL:
+    """Return when a row is handed out again if nothing comes of it now; whatever is done with it forgets this.
+
+    From the second time on at random: those that share a batch with a deadly one are not handed out beside it for ever.
+    """
+    return RawSQL(  # noqa: S611 - the name of a column of ours
+        "now() + CASE WHEN swept_until IS NULL THEN %s "
+        f'ELSE LEAST(GREATEST((now() - "{due}") / 2, %s), %s) * (0.5 + random()) END',
+        [AGAIN, AGAIN, LONGEST_AGAIN],
+    )
 
 
 def each(name: str, ids: Iterable[Any], handle: Callable[[Any], str], *, before: Counts | None = None) -> Counts:

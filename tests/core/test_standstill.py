@@ -32,7 +32,7 @@ HOURS = timedelta(hours=3)
 @pytest.fixture(autouse=True)
 def no_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process may have written its heartbeats in another test within the minute."""
-    monkeypatch.setattr(_batches, "_last_beats", {})
+    monkeypatch.setattr(_batches, "_last_done", {})
 
 
 def metric(name: str, sweep: str) -> float | None:
@@ -159,7 +159,7 @@ def test_one_sweep_that_stopped_is_named(admin_client: Any) -> None:
     for sweep in SWEEPS:
         Heartbeat.objects.create(sweep=sweep, at=now() - (timedelta(hours=2) if sweep == "look_up_due" else LATE / 2))
     (words,) = warnings()
-    assert "The sweep look_up_due has not run since" in words
+    assert "The sweep look_up_due has not run to its end since" in words
     assert "run_due" not in said(admin_client)
     assert (metric("effects_sweep_age_seconds", "look_up_due") or 0) > 7000
     assert (metric("effects_sweep_age_seconds", "run_due") or 0) < 300

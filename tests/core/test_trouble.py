@@ -1,5 +1,6 @@
 """A row that raises whenever it is worked on: the others go on, it backs off, and it reaches a person."""
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,15 @@ from django.urls import reverse
 import effects
 from effects import background, operators, transitions
 from effects._locks import now
-from effects.models import Execution
+from effects.models import Execution, Request
+from effects.reconcilers import SWEEPS
+from effects.standstill import standstills
 from effects.testing import provider_says, run_due, time_passes
-from tests.core.declared import Charge, ChargePayload, Noted, Plain
+from tests.core.declared import Charge, ChargePayload, Deduplicated, Noted, Plain
+from tests.core.test_requests import answers, conclude, opened
+from tests.core.test_requests import in_doubt as doubtful
+
+__all__ = ["answers"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -196,3 +203,105 @@ def test_a_hook_that_kills_look_ups_does_not_hold_the_outcome_back(monkeypatch: 
     run_due()
     row.refresh_from_db()
     assert (len(ran), row.hook_due_at) == (4, None)
+
+
+# -- what kills the process that a sweep hands it to ---------------------------------------------------------------
+
+
+def by_hook() -> tuple[str, Any]:
+    with pytest.MonkeyPatch.context() as patch, provider_says(Noted, effects.Applied()):
+        patch.setattr(Noted, "then", staticmethod(lambda context, outcome: 1 / 0))
+        effects.perform(Noted, payload=ChargePayload("c1", 1), key="k1")
+    return "run_hooks", (Noted, "then", staticmethod(exits_whatever))
+
+
+def by_description() -> tuple[str, Any]:
+    effects.perform_later(Plain, payload=ChargePayload("c1", 1), key="k1")
+    return "run_due", (Plain, "describe", exits_whatever)
+
+
+def by_precondition() -> tuple[str, Any]:
+    effects.perform_later(Plain, payload=ChargePayload("c1", 1), key="k1")
+    return "run_due", (Plain, "precondition", exits_whatever)
+
+
+def by_precondition_of_a_repetition() -> tuple[str, Any]:
+    with provider_says(Deduplicated, TimeoutError()):
+        effects.perform(Deduplicated, payload=ChargePayload("c1", 1), key="k1")
+    return "look_up_due", (Deduplicated, "precondition", exits_whatever)
+
+
+def exits_whatever(*_arguments: Any) -> Any:
+    raise SystemExit(137)
+
+
+@pytest.mark.parametrize("make", [by_hook, by_description, by_precondition, by_precondition_of_a_repetition])
+def test_what_kills_each_process_is_handed_out_ever_more_rarely(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook, a summary, a precondition: half as long as it is due already, ten minutes or so; and it shows."""
+    sweep, broken = make()
+    monkeypatch.setattr(*broken)
+    time_passes(timedelta(minutes=1))
+    passed, pauses = timedelta(0), []
+    while passed < timedelta(hours=6):
+        with pytest.raises(SystemExit):
+            SWEEPS[sweep].run_once()
+        row = Execution.objects.get()
+        assert row.swept_until is not None
+        pauses.append(row.swept_until - now())
+        assert len(pauses) < 80, "every 30 s it would be 720 times"
+        assert SWEEPS[sweep].run_once() == {}
+        time_passes(pauses[-1] + timedelta(seconds=1))
+        passed += pauses[-1]
+        assert passed < timedelta(minutes=5) or [found.sweep for found in standstills()] == [sweep]
+    assert timedelta(seconds=14) < pauses[0] < timedelta(seconds=31)
+    assert max(pauses) < timedelta(minutes=16)
+
+
+def test_an_answer_that_kills_each_process_is_built_ever_more_rarely(answers: Any) -> None:
+    """The request waits; its execution is settled and stays so."""
+    answers(exits_whatever)
+    request = opened()
+    doubtful(request)
+    conclude(request)
+    with provider_says(Charge, look_up=effects.Found("ch_1")), pytest.raises(SystemExit):
+        background.look_up(Execution.objects.get().pk, now=True)
+    passed, count = timedelta(0), 0
+    while passed < timedelta(hours=6):
+        row = Request.objects.get()
+        time_passes(max((row.swept_until or row.due_at) - now(), timedelta(0)) + timedelta(seconds=1))
+        with pytest.raises(SystemExit):
+            SWEEPS["settle_requests"].run_once()
+        row = Request.objects.get()
+        passed, count = passed + (row.swept_until - now()), count + 1
+        assert count < 80
+    assert (row.state, Execution.objects.get().state) == ("waiting", "completed")
+    assert [found.sweep for found in standstills()] == ["settle_requests"]
+
+
+def test_one_that_kills_its_process_holds_up_no_other_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is due first and takes the sweep with it each time; the others are handed out without it at some time."""
+    effects.perform_later(Plain, payload=ChargePayload("deadly", 1), key="deadly")
+    others = [effects.perform_later(Plain, payload=ChargePayload("fine", 1), key=f"fine-{n}") for n in range(3)]
+    real = Plain.describe
+
+    def describe(self: Any, context: Any) -> Any:
+        return exits_whatever() if context.payload.customer == "deadly" else real(self, context)
+
+    monkeypatch.setattr(Plain, "describe", describe)
+    with provider_says(Plain, effects.Applied(1)):
+        for _ in range(200):
+            with contextlib.suppress(SystemExit):
+                SWEEPS["run_due"].run_once()
+            time_passes(timedelta(seconds=5))
+    assert {str(effects.get(other.ref).state) for other in others} == {"completed"}
+    assert str(effects.get(Execution.objects.get(key="deadly").pk).state) == "pending"
+
+
+def test_whatever_is_done_with_a_row_forgets_that_it_was_handed_out_in_vain() -> None:
+    """A lost message costs 30 s the first time, also for what has been due for hours."""
+    row = effects.perform_later(Plain, payload=ChargePayload("c1", 1), key="k1")
+    time_passes(timedelta(hours=3))
+    SWEEPS["run_due"].run_once(publish=lambda _: None)
+    handed = Execution.objects.get(pk=row.ref)
+    assert handed.swept_until is not None
+    assert round((handed.swept_until - now()).total_seconds(), -1) == 30

@@ -65,4 +65,10 @@ MUTATIONS = (
         "tests/core/test_standstill.py::test_hints_that_nobody_takes_are_said",
         (Edit("effects/standstill.py", "        if self.at - self.seen > LATE:", "        if True:"),),
     ),
+    Mutation(
+        "what kills each process is handed out every 30 s",
+        "§7 a sweep",
+        f"{_TROUBLE}::test_what_kills_each_process_is_handed_out_ever_more_rarely",
+        (Edit("effects/reconcilers/_batches.py", "CASE WHEN swept_until IS NULL THEN", "CASE WHEN true THEN"),),
+    ),
 )
