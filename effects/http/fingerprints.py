@@ -42,7 +42,7 @@ from effects.http.bodies import (
     read_body,
     read_multipart,
 )
-from effects.http.json_bodies import MAX_MARKS, json_of_bytes, json_of_value
+from effects.http.json_bodies import MAX_MARKS, json_of_bytes, json_of_value, refuse_unreadable
 
 __all__ = [
     "DEFINITIONS",
@@ -200,6 +200,8 @@ def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) 
         return ("multipart", *_multipart(read_multipart(request, limit), fields))
     raw = read_body(http, limit)
     if raw is not None and not _is_utf_8(http):
+        if _is_json(media_type):
+            refuse_unreadable(raw, utf_8=False)
         # decoded otherwise, two bodies that are one value as UTF-8 may be two
         return ("bytes", raw)
     if _is_json(media_type):

@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 
 from effects.http.bodies import BodyTooLargeError, BodyUnreadableError, FingerprintFields
 
-__all__ = ["MAX_DEPTH", "MAX_MARKS", "deep_error", "json_of_bytes", "json_of_value"]
+__all__ = ["MAX_DEPTH", "MAX_MARKS", "deep_error", "json_of_bytes", "json_of_value", "refuse_unreadable"]
 
 MAX_DEPTH = 200
 """Deepest nesting of a JSON body. No real one comes near; a reader in Python gives up at about 1000."""
@@ -32,6 +32,9 @@ MAX_MARKS = 100_000
 # Control characters, since JSON has one way alone to write them: what looks for them in a body finds them.
 _NUMBER = "\0\1"
 _AMBIGUOUS = re.compile(r"\\u0000\\u0001|\\u003[aA]")
+_PAIR = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..", re.DOTALL)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_BARE_HALF = re.compile(rb"\xed[\xa0-\xbf]")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -49,10 +52,10 @@ def json_of_bytes(raw: bytes, counting: FingerprintFields | None) -> str | None:
         counting: Which members of an object count; None for all.
 
     Raises:
-        BodyUnreadableError: If it is nested more than `MAX_DEPTH` deep.
+        BodyUnreadableError: As `refuse_unreadable`.
         BodyTooLargeError: If only some of its members count, and it has too many to look for them.
     """
-    _refuse_deep(raw)
+    refuse_unreadable(raw)
     marks = sum(map(raw.count, (b",", b":", b"[", b"{")))
     # by field it is written twice
     if counting is not None and marks > MAX_MARKS // 2:
@@ -84,6 +87,20 @@ def json_of_value(value: Any, counting: FingerprintFields | None) -> str:
         value = _counted(value, counting)
     text = json.JSONDecoder(parse_int=_number, parse_float=_refuse_float, parse_constant=_refuse_float).decode
     return _write(text(json.dumps(value)))
+
+
+def refuse_unreadable(raw: bytes, *, utf_8: bool = True) -> None:
+    """Refuse JSON that a handler would fail at, whatever the handler does with it.
+
+    Raises:
+        BodyUnreadableError: If it is nested more than `MAX_DEPTH` deep, or holds half of a surrogate pair, escaped or
+            not: valid JSON (RFC 8259 §8.2), and no text that a database, an answer or a provider could be given.
+    """
+    _refuse_deep(raw)
+    # what is left of backslashes when those that stand for themselves are gone begins an escape
+    escaped = b"\\ud" in raw.lower() and _HALF.search(_PAIR.sub(b"", raw.replace(b"\\\\", b"")))
+    if escaped or (utf_8 and _BARE_HALF.search(raw)):
+        raise BodyUnreadableError(_("It holds half of a character."))
 
 
 def deep_error() -> BodyUnreadableError:

@@ -40,6 +40,7 @@ COSTLY: dict[str, tuple[bytes, str]] = {
     "one name": (b"{" + filled(b'"":1') + b"}", JSON),
     "strings": (b"[" + filled(b'""') + b"]", JSON),
     "escapes": (b'"' + filled(b"\\u00e9", b"") + b'"', JSON),
+    "pairs": (b'"' + filled(b"\\ud83d\\ude00", b"") + b'"', JSON),
     "backslashes": (b'"' + filled(b"\\\\", b""), JSON),
     "one huge number": (filled(b"1", b""), JSON),
     "huge numbers": (b"[" + filled(b"9" * 4000) + b"]", JSON),

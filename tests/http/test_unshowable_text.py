@@ -54,11 +54,39 @@ def test_what_a_provider_said_is_answered(send: Sender, half: str) -> None:
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_a_payload_of_the_clients_is_refused_before_anything_is_sent(send: Sender, half: str) -> None:
-    """The view hears of it as of any payload that cannot be recorded; its key is free again."""
-    does.DOES["charge_whom"] = lambda data: effects.perform(Charge, payload=ChargePayload(data["whom"], 1), key="w")
+@pytest.mark.parametrize("kind", ["declared", "opaque", "transactional"])
+@pytest.mark.parametrize("place", ["api/", "plain/"])
+def test_half_of_a_character_in_a_body_is_400(send: Sender, half: str, kind: str, place: str) -> None:
+    """No handler could keep it, send it or answer with it: nothing runs and nothing is recorded."""
+    bare = json.dumps({"do": "nothing", "x": half}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    for body_of in (json.dumps({"do": "nothing", "x": half}).encode(), json.dumps({half: 1}).encode(), bare):
+        for content_type in ("application/json", "application/json; charset=latin-1")[: 1 + (body_of != bare)]:
+            refused = send(f"/{kind}/{place}", body=body_of, content_type=content_type)
+            assert (refused.status_code, code(refused)) == (400, "idempotency_request_invalid")
+    assert not does.calls
+    assert not Request.objects.exists()
+
+
+@pytest.mark.parametrize("text", ["🙂", "\\ud800", "\\\\ud83d 🙂🙂", "\\u", "퟿\ue000", "\\\\\\🙂\\ude00"])
+def test_whole_characters_are_taken(send: Sender, text: str) -> None:
+    """However they are written: as pairs of escapes, as bytes, beside backslashes that stand for themselves."""
+    for number, ascii_only in enumerate((True, False)):
+        written = json.dumps({"do": "nothing", "x": text}, ensure_ascii=ascii_only).encode()
+        assert send("/transactional/api/", f"k{number}", body=written).status_code == 200
+
+
+def test_two_letters_of_another_charset_are_no_half(send: Sender) -> None:
+    """What would be half of a character as UTF-8 is two letters as Latin-1."""
+    written = json.dumps({"do": "nothing", "x": "\xed\xa0\xbf"}, ensure_ascii=False).encode("latin-1")
+    sent = send("/transactional/api/", body=written, content_type="application/json; charset=latin-1")
+    assert sent.status_code == 200
+
+
+def test_a_payload_with_half_of_a_character_frees_the_key(send: Sender) -> None:
+    """One that the handler made itself, by cutting a text in the middle: nothing is recorded, nothing is sent."""
+    does.DOES["charge_half"] = lambda data: effects.perform(Charge, payload=ChargePayload("\ud83d", 1), key="w")
     with pytest.raises(PayloadError, match=r"\$\.customer"):
-        send("/declared/api/", do="charge_whom", whom=half, raises=True)
+        send("/declared/api/", do="charge_half", raises=True)
     assert not Execution.objects.exists()
     assert state() == "released"
 
