@@ -56,14 +56,18 @@ def is_entitled(user: Any, rule: ApprovalRule, context: Context[Any] | None = No
 def could_decide(user: Any, approvers: str) -> bool:
     """Return whether `user` could meet a rule's `approvers`, for whatever it is asked: to narrow a list of many rows.
 
-    False is certain. True is not where a function or a permission for one object decides: ask `is_entitled` of the row.
+    False is certain. True is not where a function or a permission for one object decides, or where it cannot be told
+    now: ask `is_entitled` of the row.
     """
     if not approvers or not getattr(user, "is_active", False):
         return False
-    return all(
-        term.startswith(CALL) or _meets(user, term, None) or (asks_otherwise() and not term.startswith(GROUP))
-        for term in ApprovalRule(approvers).terms
-    )
+    try:
+        return all(
+            term.startswith(CALL) or _meets(user, term, None) or (asks_otherwise() and not term.startswith(GROUP))
+            for term in ApprovalRule(approvers).terms
+        )
+    except EffectDefinitionError:
+        return True
 
 
 def still_entitled(

@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import effects
+from effects.exceptions import ActorError
 from effects.models import Approval, Execution
 from effects.testing import provider_says, run_due, time_passes
 from tests.api.declared import Double, Gift
@@ -179,3 +181,28 @@ def test_a_person_takes_back_what_was_granted_and_not_sent(agent: Any, approver:
         assert agent.withdraw(proposal).json()["state"] == "rejected"
         run_due()
     assert not provider.sends
+
+
+@pytest.mark.parametrize("name", ["name", "number", "id", "capitals"])
+def test_the_person_behind_an_assistant_is_one_by_whatever_name(
+    name: str, agent: Any, api: Any, person: Any, settings: Any
+) -> None:
+    """What the hook returns: a user's name, number or id is that user, who cannot approve it."""
+    boss = person("boss", "effects.approve_execution")
+    person("grace", "effects.approve_execution")
+    said = {"name": "boss", "number": str(boss.pk), "id": f"user:{boss.pk}", "capitals": " BOSS"}[name]
+    settings.EFFECTS = {**settings.EFFECTS, "ON_BEHALF_OF": lambda request: None if request.user == boss else said}
+    proposal = agent.proposed()
+    assert proposal["on_behalf_of"] == {"id": f"user:{boss.pk}", "label": "boss"}
+    assert api(boss).vote(proposal).status_code == 403
+
+
+@pytest.mark.parametrize("returned", ["pk", "a group", "bytes"])
+def test_a_hook_that_returns_a_number_is_an_error(returned: str, agent: Any, person: Any, settings: Any) -> None:
+    """It would have recorded nobody; nothing is recorded, and the error says what to return."""
+    boss = person("boss", "effects.approve_execution")
+    wrong = {"pk": boss.pk, "a group": Group(pk=boss.pk, name="x"), "bytes": b"boss"}[returned]
+    settings.EFFECTS = {**settings.EFFECTS, "ON_BEHALF_OF": lambda request: wrong}
+    with pytest.raises(ActorError, match="ON_BEHALF_OF returned"):
+        agent.proposed()
+    assert not Execution.objects.exists()

@@ -17,7 +17,7 @@ from django.db import connection
 import effects
 from effects import backends, exceptions
 from effects.actors import actor_of
-from effects.approvers import is_entitled, list_people, lists_everybody, somebody_can_decide
+from effects.approvers import could_decide, is_entitled, list_people, lists_everybody, somebody_can_decide
 from effects.checks.rules import check_permissions_asked, check_proposable_by
 from effects.effect import rule_as_json
 from effects.eligibility import eligibility, entitled_people, outlook
@@ -283,6 +283,8 @@ def test_a_user_model_without_permissions_is_refused_in_words(model: Any) -> Non
     with pytest.raises(exceptions.EffectDefinitionError, match="has no has_perm"):
         is_entitled(bob, RULE)
     assert list(list_people(RULE, ())) == []
+    # to narrow a list is no answer yet
+    assert could_decide(bob, RULE.approvers)
 
 
 @pytest.mark.parametrize("model", [Member], indirect=True)

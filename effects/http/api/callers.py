@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 
-from effects.actors import actor_of
+from effects.actors import actor_of, is_user
 from effects.approvers import could_decide
 from effects.conf import settings
 from effects.eligibility import contents_for, eligibility, is_approver, may_take_back, requester_ids
@@ -46,6 +46,11 @@ class Caller:
         An account that acts for many people is each time only the one of them.
         """
         return (self.principal or self.actor).id in requester_ids(row)
+
+    @property
+    def by(self) -> Any:
+        """Who it is to the public verbs: the user; of an account in a table of its own, its actor."""
+        return self.user if is_user(self.user) else self.actor
 
     def may_take_back(self, row: Execution) -> bool:
         """Return whether this is one of those who asked for this very execution."""

@@ -156,7 +156,7 @@ class WithdrawView(_EffectsView):
         asked = WithdrawRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         if seen.row.reason != ExecutionReason.WITHDRAWN:  # else it is the second click
-            operators.withdraw(seen.row.pk, by=caller.user, reason=asked.validated_data["reason"])
+            operators.withdraw(seen.row.pk, by=caller.by, reason=asked.validated_data["reason"])
         return _shown(request, find_execution(caller, ref))
 
 
