@@ -110,3 +110,11 @@ def test_a_key_in_use_stays_doubt(error):
     with provider_says(Charge, error):
         outcome = effects.perform(Charge, payload=PAYLOAD, key="payout-11")
     assert outcome.state == "uncertain"
+
+
+def test_the_console_shows_the_words(admin_client):
+    """Whoever has to decide reads what the provider said, on the execution's page."""
+    outcome, _ = at_the_first_send()
+    page = admin_client.get(f"/admin/effects/execution/{outcome.ref}/change/").content.decode()
+    assert "Keys can only be used with the same parameters they were first used with." in page
+    assert "idempotency_error" in page
