@@ -37,7 +37,13 @@ __all__ = [
 
 
 def grant(
-    ref: str | UUID, *, by: Any, digest: str, comment: str = "", approval: str | UUID | None = None
+    ref: str | UUID,
+    *,
+    by: Any,
+    digest: str,
+    comment: str = "",
+    approval: str | UUID | None = None,
+    revision: int | None = None,
 ) -> ExecutionSnapshot:
     """Approve an execution that waits for people; with the quorum's last vote it is sent.
 
@@ -48,19 +54,28 @@ def grant(
         comment: their words.
         approval: which request for approval their page showed. A page says it, so that its second click never counts
             for a later request with the same contents; None: the newest with that digest.
+        revision: the execution's that their page showed, so that nobody votes on an older page than they think: others
+            may have voted or asked since; None: whatever it is now.
 
     Raises:
         NotEntitledError, StaleRevisionError, ApprovalError: see `transitions.grant`; nothing changed.
     """
-    execution = transitions.grant(_meant(ref, digest, approval), user=by, digest=digest, comment=comment)
-    return _after(execution)
+    meant = _meant(ref, digest, approval)
+    return _after(transitions.grant(meant, user=by, digest=digest, comment=comment, revision=revision))
 
 
 def deny(
-    ref: str | UUID, *, by: Any, digest: str, comment: str = "", approval: str | UUID | None = None
+    ref: str | UUID,
+    *,
+    by: Any,
+    digest: str,
+    comment: str = "",
+    approval: str | UUID | None = None,
+    revision: int | None = None,
 ) -> ExecutionSnapshot:
     """Refuse an execution that waits for people. Args and errors as `grant`."""
-    return _after(transitions.deny(_meant(ref, digest, approval), user=by, digest=digest, comment=comment))
+    meant = _meant(ref, digest, approval)
+    return _after(transitions.deny(meant, user=by, digest=digest, comment=comment, revision=revision))
 
 
 def withdraw(ref: str | UUID, *, by: Any, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:

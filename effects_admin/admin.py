@@ -26,7 +26,7 @@ from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_
 from effects_admin.display import age, laid_out, money, money_of, pretty, visible
 from effects_admin.evidence import read_evidence
 from effects_admin.outlook import next_steps, next_steps_of_request, steps_of_ballot
-from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, may
+from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, VIEW_REQUEST, may
 from effects_admin.readonly import BallotAdmin, CaseAdmin, as_uuid
 from effects_admin.receipts import ReceiptAdmin
 from effects_admin.templatetags.effects_admin import badge, time
@@ -66,8 +66,10 @@ class ExecutionAdmin(BallotAdmin[Execution], CaseAdmin[Execution, Case]):
         """Return the rows without what only their pages show."""
         return super().get_queryset(request).defer("payload", "output", "items")
 
-    def found_elsewhere(self, term: str) -> Q:
-        """Find the executions of a subject's newest requests."""
+    def found_elsewhere(self, request: HttpRequest, term: str) -> Q:
+        """Find the executions of a subject's newest requests, for whoever may see requests."""
+        if not may(request.user, VIEW_REQUEST):
+            return Q()
         links = RequestExecution.objects.filter(request__subject=term).order_by("-pk")
         found = list(links.values_list("execution_id", flat=True)[:SUBJECT_LIMIT])
         return Q(pk__in=found) if found else Q()
@@ -156,7 +158,9 @@ class ExecutionAdmin(BallotAdmin[Execution], CaseAdmin[Execution, Case]):
             "proof": case.row.applied_evidence and read_evidence(case.row.applied_evidence, request.user, case.row),
             "approvals": [(each, votes_of(each)) for each in case.approvals],
             "is_ballot": not self.may_view(request, case.row),
-            "links": case.row.links.select_related("request").order_by("-pk")[:100],
+            "links": case.row.links.select_related("request").order_by("-pk")[:100]
+            if may(request.user, VIEW_REQUEST)
+            else (),
         }
 
     def told(self, case: Case, before: Case) -> str:

@@ -38,6 +38,7 @@ __all__ = [
     "RESOLVE",
     "SUPERSEDE",
     "VIEW_PAYLOAD",
+    "VIEW_REQUEST",
     "lacks",
     "may",
 ]
@@ -50,6 +51,7 @@ CANCEL = "effects.cancel_execution"
 COMPENSATE = "effects.compensate_execution"
 SUPERSEDE = "effects.supersede_execution"
 VIEW_PAYLOAD = "effects.view_payload"
+VIEW_REQUEST = "effects.view_request"
 
 
 def may(user: Any, permission: str, row: models.Model | None = None) -> bool:

@@ -120,7 +120,7 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         if as_id is not None:
             for column in self.id_columns:
                 found |= Q(**{column: as_id})
-        found |= self.found_elsewhere(term)
+        found |= self.found_elsewhere(request, term)
         return (queryset.filter(found) if found else queryset.none()), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -137,7 +137,7 @@ class ReadOnlyAdmin(ModelAdmin[M]):
         mark_safe('<input type="checkbox" id="action-toggle" aria-label="Tick all rows of this page">')
     )
 
-    def found_elsewhere(self, term: str) -> Q:
+    def found_elsewhere(self, request: HttpRequest, term: str) -> Q:
         """Return what else a search finds, by a query of its own."""
         return Q()
 

@@ -31,7 +31,9 @@ _S, _R, _A = ExecutionState, ExecutionReason, ApprovalState
 APPROVE, DENY = "approve", "deny"
 
 
-def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+def grant(
+    approval_id: UUID, *, user: Any, digest: str, comment: str = "", revision: int | None = None
+) -> ExecutionSnapshot:
     """*Commits.* Vote for an approval; with the last vote that the quorum needs it is granted and the send is due.
 
     Locked: the execution, then the approval. A second click of the same person returns the present snapshot.
@@ -41,10 +43,11 @@ def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Ex
         user: the person, as the project's user object.
         digest: of the page that they decided on.
         comment: their words.
+        revision: the execution's that they saw: who else had voted, and who asks; None: whatever it is now.
 
     Raises:
         NotEntitledError: they lack the permission, asked for it themselves, or somebody unknown asked.
-        StaleRevisionError: the contents changed since their page was made.
+        StaleRevisionError: the contents, or the execution, changed since their page was made.
         ApprovalError: it was decided already, or expired.
     """
     with commits("approving an effect"):
@@ -52,7 +55,7 @@ def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Ex
         actor = _actor(user)
         if _voted(approval, actor, APPROVE):
             return snapshot(row)
-        _check(row, approval, user, digest)
+        _check(row, approval, user, digest, revision)
         _add_vote(row, approval, actor, APPROVE, digest, comment, by_login=is_by_login(row, approval, user))
         votes = _count_votes(row, approval)
         evidence = {"digest": digest, "votes": votes, "quorum": approval.quorum, "comment": comment}
@@ -68,14 +71,16 @@ def grant(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> Ex
         return snapshot(row)
 
 
-def deny(approval_id: UUID, *, user: Any, digest: str, comment: str = "") -> ExecutionSnapshot:
+def deny(
+    approval_id: UUID, *, user: Any, digest: str, comment: str = "", revision: int | None = None
+) -> ExecutionSnapshot:
     """*Commits.* Refuse an approval: what was never sent is rejected. Args, locks and errors as `grant`."""
     with commits("denying an effect"):
         row, approval = _lock(approval_id)
         actor = _actor(user)
         if _voted(approval, actor, DENY):
             return snapshot(row)
-        _check(row, approval, user, digest)
+        _check(row, approval, user, digest, revision)
         _add_vote(row, approval, actor, DENY, digest, comment)
         _end(row, approval, "deny", _A.DENIED, _R.DENIED, actor, {"digest": digest, "comment": comment})
         return snapshot(row)
@@ -181,10 +186,11 @@ def _voted(approval: Approval, actor: Actor, decision: str) -> bool:
     return approval.state not in (_A.LAPSED, _A.EXPIRED, _A.WITHDRAWN)
 
 
-def _check(row: Execution, approval: Approval, user: Any, digest: str) -> None:
+def _check(row: Execution, approval: Approval, user: Any, digest: str, revision: int | None) -> None:
     found = eligibility(row, approval, user, at=row.locked_at)
     if not found.can_decide:
         raise NotEntitledError(found.text) if found.is_personal else ApprovalError(found.text)
+    _decisions.check_revision(row, revision)
     if digest != approval.digest or approval.digest != _licences.digest_of(row, ApprovalPurpose(approval.purpose)):
         raise StaleRevisionError("The contents changed since this page was made; look at them again.")
 

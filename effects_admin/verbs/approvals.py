@@ -112,7 +112,7 @@ class Approve(Verb[Case]):
     def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Vote. A refusal tells what became of the approval meanwhile."""
         call = operators.grant if self.decision == "approve" else operators.deny
-        options = {name: data[name] for name in ("digest", "comment", "approval")}
+        options = {name: data[name] for name in ("digest", "comment", "approval", "revision")}
         try:
             return call(case.row.pk, by=case.user, **options)
         except ApprovalError as error:

@@ -84,7 +84,7 @@ def test_without_rights_every_row_is_refused(three: list[str], browser: Any, per
     assert items_of(opened) == []
     assert "None of them can be decided by you now." in text_of(opened)
     assert "0 done, 3 refused." in text_of(eves.post(address("approve"), {"item": items}))
-    assert browser(person("out", "approve_execution", views=False)).post(
+    assert browser(person("out", "resolve_execution", views=False)).post(
         address("approve"), {"item": items}
     ).status_code == 403  # fmt: skip
     assert states(three) == ["awaiting_approval"] * 3

@@ -67,7 +67,7 @@ def test_approved_is_due_and_sent(waiting: Any, browser: Any, ann: User) -> None
 
 
 def test_votes_of_a_quorum_add_up(waiting: Any, browser: Any, ann: User, ben: User) -> None:
-    """The first of two approvers is told that one more is needed; a page opened before still counts for the second."""
+    """The first of two approvers is told that one more is needed; the second decides on a page that says so as well."""
     ref = waiting(approvals=2).ref
     bens, address = browser(ben), verb_of(ref, "approve")
     opened = bens.get(address)
@@ -78,7 +78,9 @@ def test_votes_of_a_quorum_add_up(waiting: Any, browser: Any, ann: User, ben: Us
     assert "It needs 1 more of 2 approvals, from those with the permission" in text
     assert "Approved: 1 of 2" in text
     assert "You decided it at" in text_of(anns.get(address))
-    assert bens.post(address, form_of(opened)).status_code == 302
+    # that page said that his vote would be the first, and send nothing
+    assert bens.post(address, form_of(opened)).status_code == 409
+    assert send(bens, address).status_code == 302
     assert state_of(ref) == "pending"
 
 

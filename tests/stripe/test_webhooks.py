@@ -216,6 +216,26 @@ def test_older_news_of_a_refund_changes_nothing(order: Order, status: str) -> No
     assert again(row).receipt_count == row.receipt_count
 
 
+@pytest.mark.parametrize(
+    ("key", "livemode", "is_heard"),
+    [
+        ("sk_live_1", False, False), ("rk_live_1", False, False), ("sk_test_1", True, False),
+        ("rk_test_1", True, False),
+        ("sk_live_1", True, True), ("sk_test_1", False, True), ("", True, True), ("odd", False, True),
+        ("sk_live_1", None, True), ("sk_live_1", "false", True),
+    ],
+)  # fmt: skip
+def test_events_of_the_other_mode_are_ignored(
+    key: str, livemode: Any, is_heard: bool, order: Order, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Test objects prove nothing where real money moves, nor the other way round; what says no mode is heard."""
+    row = refunded(order, applied())
+    settings.STRIPE_API_KEY = key
+    assert deliver({**event_of(refund_of(row, "failed")), "livemode": livemode}).status_code == 200
+    assert (again(row).state == "needs_intervention") is is_heard
+    assert ("is ignored" in caplog.text) is not is_heard
+
+
 def test_success_that_we_know_leaves_no_receipt(order: Order) -> None:
     """The usual case, however often it is delivered."""
     row = refunded(order, applied())

@@ -11,7 +11,7 @@ from django.conf import settings
 from effects.contrib.stripe.transport import DeadlineTransport
 from effects.failures import Unauthenticated
 
-__all__ = ["dashboard_url", "get_client"]
+__all__ = ["dashboard_url", "get_client", "is_live"]
 
 DASHBOARD = "https://dashboard.stripe.com"
 
@@ -31,6 +31,12 @@ def get_client() -> stripe.StripeClient:
     return _client(key, getattr(settings, "STRIPE_API_BASE", "") or stripe.DEFAULT_API_BASE)
 
 
+def is_live() -> bool | None:
+    """Return whether `STRIPE_API_KEY` moves real money; None where it does not say."""
+    kind = str(getattr(settings, "STRIPE_API_KEY", "")).split("_")[1:2]
+    return {"live": True, "test": False}.get(kind[0]) if kind else None
+
+
 def dashboard_url(section: str, reference: str) -> str:
     """Return where the dashboard shows an object; empty where a substitute for Stripe has it.
 
@@ -41,7 +47,7 @@ def dashboard_url(section: str, reference: str) -> str:
     base = getattr(settings, "STRIPE_API_BASE", "") or stripe.DEFAULT_API_BASE
     if base.rstrip("/") != stripe.DEFAULT_API_BASE:
         return ""
-    mode = "/test" if "_test_" in getattr(settings, "STRIPE_API_KEY", "") else ""
+    mode = "/test" if is_live() is False else ""
     return f"{DASHBOARD}{mode}/{section}/{quote(reference, safe='')}"
 
 

@@ -21,6 +21,7 @@ from effects import operators
 from effects._current import without_request
 from effects._logs import get_logger
 from effects.canonical import clean_text
+from effects.contrib.stripe.client import is_live
 from effects.contrib.stripe.effect import KEY_MARK, REF_MARK, Standing, StripeEffect
 from effects.contrib.stripe.signatures import UnsignedError, signed_event, signing_secrets
 from effects.effect import get_effect
@@ -101,6 +102,8 @@ def _objects_of(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _hear(event: dict[str, Any], found: dict[str, Any]) -> None:
     """Hear what an event says of one object, if an execution of ours created it."""
+    if _is_of_another_mode(event):
+        return
     row = _execution_of(event, found)
     effect = None if row is None else _effect_of(row, event)
     if row is None or effect is None:
@@ -118,6 +121,20 @@ def _hear(event: dict[str, Any], found: dict[str, Any]) -> None:
         "Event %s (%s) says %r of %s %s: %s.", *_names(event), news.says.value, row.operation, row.pk,
         "nothing new" if heard is None else heard.state,
     )  # fmt: skip
+
+
+def _is_of_another_mode(event: dict[str, Any]) -> bool:
+    """Return whether an event is of Stripe's test mode where real money moves, or the other way round.
+
+    Test objects prove nothing of live ones, and a copy of the journal calls its own by the same marks.
+    """
+    live, ours = event.get("livemode"), is_live()
+    if ours is None or not isinstance(live, bool) or live is ours:
+        return False
+    said, meant = ("live", "test") if live else ("test", "live")
+    log.warning("Event %s (%s) is of %s mode, and STRIPE_API_KEY is of %s mode; it is ignored.", *_names(event), said,
+                meant)  # fmt: skip
+    return True
 
 
 def _execution_of(event: dict[str, Any], found: dict[str, Any]) -> Execution | None:

@@ -25,7 +25,7 @@ from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import APIView
 
 from effects import operators
-from effects.exceptions import NotEntitledError, StaleRevisionError
+from effects.exceptions import NotEntitledError
 from effects.http.api.callers import CANCEL, Seen, caller_of, find_approval, find_execution
 from effects.http.api.problems import API_CODES, as_problem
 from effects.http.api.proposals import propose
@@ -236,21 +236,12 @@ class VoteView(_EffectsView):
         vote = asked.validated_data
         if caller.principal is not None:
             raise NotEntitledError(seen.why_not())
-        _refuse_stale(seen, vote)
         call = operators.grant if vote["decision"] == "approve" else operators.deny
-        call(seen.row.pk, by=caller.user, digest=vote["digest"], comment=vote["comment"], approval=approval_id)
+        call(
+            seen.row.pk, by=caller.user, digest=vote["digest"], comment=vote["comment"], approval=approval_id,
+            revision=vote.get("revision"),
+        )  # fmt: skip
         return _shown(request, find_execution(caller, seen.row.pk))
-
-
-def _refuse_stale(seen: Seen, vote: dict[str, Any]) -> None:
-    """Refuse a vote on another revision than the present one, except a second click of the same vote.
-
-    The digest, which is what the vote is about, is compared again under the lock.
-    """
-    votes = seen.approval.votes.all() if seen.approval is not None else ()
-    repeated = any(it.actor_id == seen.caller.actor.id and it.decision == vote["decision"] for it in votes)
-    if not repeated and vote.get("revision", seen.row.revision) != seen.row.revision:
-        raise StaleRevisionError("It changed since it was shown; look at it again, then decide.")
 
 
 def _shown(request: Request, seen: Seen) -> HttpResponseBase:
