@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.timezone import localtime
+from django.utils.timezone import is_aware, localtime, make_aware
 
 from effects._locks import now
 from effects.audit.promptness import SWEPT
@@ -101,4 +101,5 @@ def _untroubled(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _moment(at: datetime) -> str:
-    return f"{localtime(at):%Y-%m-%d %H:%M:%S %Z}"
+    aware = at if is_aware(at) else make_aware(at)  # naive: USE_TZ is off
+    return f"{localtime(aware):%Y-%m-%d %H:%M:%S %Z}"
