@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
 
 from effects._faults import commit_point, reach
+from effects._foreign import is_interrupt
 from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import (
     CommitLostError,
     CommitUnknownError,
+    EffectsError,
     JournalUnavailableError,
     MarkedForRollbackError,
     OpenTransactionError,
@@ -28,9 +32,13 @@ __all__ = [
     "committing",
     "inside_transaction",
     "journal",
+    "leave_blocks",
     "note_xid",
     "reaching",
     "refuse_open_transactions",
+    "start_over",
+    "tell",
+    "telling",
 ]
 
 log = get_logger("effects.commits")
@@ -47,6 +55,16 @@ class _Commit:
 
 
 _current: ContextVar[_Commit | None] = ContextVar("effects_commit", default=None)
+
+
+@dataclass
+class _Told:
+    """What is said of the execution that the present work is about."""
+
+    may_have_happened: bool = False
+
+
+_told: ContextVar[_Told | None] = ContextVar("effects_told", default=None)
 
 
 def journal() -> BaseDatabaseWrapper:
@@ -128,11 +146,15 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
     _current.set(commit)
     try:
         with transaction.atomic(using=connection.alias, durable=True):
-            yield
-            if connection.needs_rollback:
+            depth = len(connection.atomic_blocks)
+            with telling():
+                yield
+            # a block that was left open would turn our COMMIT into the release of a savepoint, and nobody would say so
+            if leave_blocks(connection, depth) or connection.needs_rollback or _is_aborted(connection):
                 raise MarkedForRollbackError(
-                    f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), so "
-                    "nothing of it is committed. Catch database errors inside a nested atomic()."
+                    f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), or a "
+                    "nested atomic() was left open, so nothing of it is committed. Catch database errors inside a "
+                    "nested atomic()."
                 )
             reach(commit_point(what, "before"))
             hooks = _take_hooks(connection)
@@ -147,12 +169,40 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
         if not finished:
             raise JournalUnavailableError(f"The journal's database cannot be reached: {error}") from error
         _settle(commit, error)
+    except SynchronousOnlyOperation:
+        # an event loop began in this thread meanwhile: Django could not even roll back, and would keep our locks
+        _drop(connection)
+        raise
     finally:
         # not by a token: in an async handler the block is left in another context than it was entered in
         _current.set(outer)
     reach(commit_point(what, "after"))
     for hook in hooks:
         _run_hook(hook)
+
+
+@contextmanager
+def telling(may_have_happened: bool = False) -> Iterator[None]:
+    """Let each error that leaves the block say of the execution that it is about whether it may have happened.
+
+    An error's class cannot know; the row does. Within `commits()` that is the row that was locked last, as it was then.
+    """
+    told, outer = _Told(may_have_happened), _told.get()
+    _told.set(told)
+    try:
+        yield
+    except EffectsError as error:
+        error.effect_may_have_happened = error.effect_may_have_happened or told.may_have_happened
+        raise
+    finally:
+        _told.set(outer)
+
+
+def tell(may_have_happened: bool) -> None:
+    """Say of the execution that the present work is about now whether it may have happened."""
+    told = _told.get()
+    if told is not None:
+        told.may_have_happened = may_have_happened
 
 
 @contextmanager
@@ -166,6 +216,36 @@ def reaching(what: str) -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as error:
         raise JournalUnavailableError(f"{what}: the journal's database refused: {error}") from error
+
+
+def leave_blocks(connection: BaseDatabaseWrapper, depth: int) -> bool:
+    """Roll back the blocks that were entered beyond `depth` and not left; return whether there were any."""
+    left_open = len(connection.atomic_blocks) > depth
+    error = MarkedForRollbackError("a nested atomic() was left open")
+    while len(connection.atomic_blocks) > depth:
+        with suppress(Error):
+            connection.atomic_blocks[-1].__exit__(type(error), error, None)
+    return left_open
+
+
+def start_over(who: str, *, only_left_open: bool = False) -> None:
+    """Take this thread's connections out of the transactions that foreign code left open, and renew the journal's.
+
+    Args:
+        who: left them open, for the log.
+        only_left_open: the journal's connection is kept where nothing is open on it.
+    """
+    for connection in connections.all(initialized_only=True):
+        if not inside_transaction(connection) and (connection.in_atomic_block or _autocommits(connection)):
+            continue
+        log.error("%s left a transaction of database %r open; it is rolled back.", who, connection.alias)
+        tests = sum(bool(getattr(block, "_from_testcase", False)) for block in connection.atomic_blocks)
+        if tests:
+            leave_blocks(connection, tests)
+        else:
+            _drop(connection)
+    if not only_left_open and not journal().in_atomic_block:
+        _drop(journal())
 
 
 def after_commit(hint: Callable[[], None]) -> None:
@@ -184,6 +264,22 @@ def _autocommits(connection: BaseDatabaseWrapper) -> bool:
     return connection.autocommit
 
 
+def _is_aborted(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a statement failed and the server will answer COMMIT by a ROLLBACK, which is no error."""
+    raw = connection.connection
+    return raw is not None and raw.info.transaction_status == TransactionStatus.INERROR
+
+
+def _drop(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection past its blocks, which then have nothing to end any more."""
+    with suppress(Error):
+        if connection.connection is not None:
+            connection._close()  # type: ignore[attr-defined]
+    connection.connection = None
+    connection.in_atomic_block = connection.needs_rollback = connection.closed_in_transaction = False
+    connection.atomic_blocks, connection.savepoint_ids, connection.run_on_commit = [], [], []
+
+
 def _take_hooks(connection: BaseDatabaseWrapper) -> list[Callable[[], None]]:
     """Take over what waits for the COMMIT: Django would drop it with a broken connection, though it was committed."""
     if len(connection.atomic_blocks) > 1:
@@ -196,7 +292,9 @@ def _take_hooks(connection: BaseDatabaseWrapper) -> list[Callable[[], None]]:
 def _run_hook(hook: Callable[[], None]) -> None:
     try:
         hook()
-    except Exception:  # an observer's or the project's: the commit has happened
+    except Exception as error:  # an observer's or the project's: the commit has happened
+        if is_interrupt(error):
+            raise
         log.exception("%r failed after the commit.", hook)
 
 

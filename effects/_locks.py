@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import models
 from django.db.models import DateTimeField, Func
 
-from effects._commits import journal, note_xid
+from effects._commits import journal, note_xid, tell
 from effects.conf import settings
 from effects.exceptions import ExecutionNotFoundError, RequestEndedError
 from effects.models import Approval, Execution, PendingNotice, Request
@@ -79,12 +79,17 @@ def lock_running_request(request_id: UUID | str, epoch: int) -> Request:
 
 def lock_execution(execution_id: UUID | str) -> Execution:
     """Lock an execution; `locked_at` on the row is the database's clock after the lock was obtained."""
-    return _lock(Execution, "id", execution_id)
+    return _told_of(_lock(Execution, "id", execution_id))
 
 
 def lock_execution_by_binding(binding: str) -> Execution:
     """Lock the execution that holds the key."""
-    return _lock(Execution, "binding", binding, "AND holds_key")
+    return _told_of(_lock(Execution, "binding", binding, "AND holds_key"))
+
+
+def _told_of(row: Execution) -> Execution:
+    tell(row.may_have_happened)
+    return row
 
 
 def lock_approval(approval_id: UUID | str) -> Approval:

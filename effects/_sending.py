@@ -7,18 +7,18 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import Error
-
 from effects import transitions
+from effects._commits import reaching, telling
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._logs import get_logger
-from effects._writes import write_before_send, write_until_done
+from effects._writes import away_from_event_loop, write_before_send, write_until_done
 from effects.canonical import clean_error
 from effects.consequences import after_change
 from effects.effect import Effect
-from effects.exceptions import FencedError, JournalUnavailableError, OutcomeUnrecordedError
+from effects.exceptions import FencedError, OutcomeUnrecordedError
 from effects.failures import classify, is_interrupt, read_answer
+from effects.intents import Intent, context_of_intent
 from effects.models import Execution
 from effects.models.base import new_id
 from effects.signals import announce
@@ -26,7 +26,7 @@ from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import ExecutionState
 from effects.summaries import summary_of
 from effects.transitions import NotSentInTime, Report
-from effects.types import Context, Later, Permit, Precondition, Refuse, monotonic
+from effects.types import Context, Later, Permit, Precondition, Proceed, Refuse, monotonic
 
 __all__ = ["License", "ask_precondition", "license_row", "record_report", "refuse_without_secret", "send", "send_row"]
 
@@ -63,6 +63,46 @@ class License:
         return cls(effect, execution, permit, told, recorded_now)
 
 
+def license_intent(intent: Intent, handle: RequestHandle | None) -> License | ExecutionSnapshot:
+    """*Commits.* Record, and get a permit in the same breath where nothing stands before it.
+
+    Returns:
+        The permit with what the call needs; or the execution as it stands, where this caller has nothing to send.
+    """
+    context = context_of_intent(intent)
+    asks = intent.rule is None and not _is_known(intent)
+    ready = ask_precondition(intent.effect, context) if asks else None
+    attempt, started = new_id(), monotonic()
+    first = attempt if isinstance(ready, Proceed) else None
+    recorded = write_before_send(lambda: transitions.record(intent, handle=handle, attempt=first, started=started))
+    execution = recorded.execution
+    announce(execution)
+    if recorded.permit is not None:
+        token = ready.token if isinstance(ready, Proceed) else None
+        return License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
+    if execution.state is not ExecutionState.PENDING or not recorded.due:
+        return execution
+    if intent.holds_secrets:
+        reason = ready.reason if isinstance(ready, Refuse | Later) else ""
+        return refuse_without_secret(execution.id, reason)
+    # recorded or met without a permit, and due: it goes on from the row
+    with reaching("performing an effect"):
+        row = Execution.objects.get(pk=execution.id)
+    return license_row(row, handle)
+
+
+def _is_known(intent: Intent) -> bool:
+    """Return whether the key is taken, so that the precondition is asked once the row is due, and not before.
+
+    Only where the project has a precondition does this cost a query.
+    """
+    if not intent.effect.has_precondition:
+        return False
+    with reaching("performing an effect"):
+        held = Execution.objects.filter(binding=intent.binding, holds_key=True).values_list("pk", flat=True).first()
+    return held is not None and held != intent.supersedes
+
+
 def send_row(row: Execution) -> ExecutionSnapshot:
     """Ask the precondition, get a permit, send: in the background, where nobody waits for it."""
     found = license_row(row, background=True)
@@ -73,6 +113,11 @@ def license_row(
     row: Execution, handle: RequestHandle | None = None, *, background: bool = False
 ) -> License | ExecutionSnapshot:
     """*Commits.* Ask the precondition, get a permit; without one return the execution as it stands then."""
+    with telling(row.may_have_happened):
+        return _license_row(row, handle, background=background)
+
+
+def _license_row(row: Execution, handle: RequestHandle | None, *, background: bool) -> License | ExecutionSnapshot:
     if row.contract.get("secrets"):
         return refuse_without_secret(row.pk) if row.state == ExecutionState.PENDING else snapshot(row)
     # before the effect's own methods are asked: they may refuse, and other code's rows are not theirs to end
@@ -159,13 +204,15 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
     """
     execution, permit = granted.execution, granted.permit
     try:
-        result = _record(execution, permit, report)
-    except (JournalUnavailableError, Error) as error:
+        result = write_until_done(lambda: _record(execution, permit, report))
+    except Exception as error:
+        if is_interrupt(error):
+            raise
         raise OutcomeUnrecordedError(
             f"{execution.operation} {execution.id} was sent, and what became of it could not be recorded: {error}"
         ) from error
     if granted.recorded_now and result.receipt_count == execution.receipt_count + 1 and result.hook_due_at is None:
-        announce(result)
+        away_from_event_loop(lambda: announce(result))
     else:
         after_change(result)
     return result
@@ -174,12 +221,10 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
 def _record(execution: ExecutionSnapshot, permit: Permit, report: Report) -> ExecutionSnapshot:
     """Record what became of a send, or keep its news where the lease was taken over."""
     try:
-        return write_until_done(
-            lambda: transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
-        )
+        return transitions.record_outcome(execution.id, attempt=permit.attempt, epoch=permit.epoch, report=report)
     except FencedError:
         log.warning("The lease of %s %s was taken over; its news is kept.", execution.operation, execution.id)
-        return write_until_done(lambda: transitions.late_outcome(execution.id, attempt=permit.attempt, report=report))
+        return transitions.late_outcome(execution.id, attempt=permit.attempt, report=report)
 
 
 def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[Report, BaseException | None]:

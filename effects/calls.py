@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import models, transaction
+from django.db import Error, models, transaction
 from django.utils.asyncio import async_unsafe
 
 from effects import _sending, lineage, queries, redaction, transitions
-from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions
+from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions, telling
 from effects._current import RequestHandle, current
-from effects._writes import write_before_send
 from effects.actors import actor_of
 from effects.conf import settings
 from effects.dispatch import send_hint
 from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError, JournalBesideError, LocalWriteError, WrongStateError
+from effects.exceptions import EffectDefinitionError, EffectsError, JournalBesideError, LocalWriteError, WrongStateError
 from effects.failures import classify, read_answer
-from effects.intents import Intent, context_of_intent, make_intent, refuse_to_wait
+from effects.intents import Intent, binding_of, make_intent, refuse_to_wait
 from effects.models import Execution
-from effects.models.base import new_id
 from effects.outcomes import AwaitingApproval, Outcome
 from effects.settlement import in_tenant
 from effects.signals import announce
-from effects.snapshots import ExecutionSnapshot
-from effects.states import ExecutionState
-from effects.types import Context, Later, Permit, Proceed, Refuse, SendResult, monotonic
+from effects.types import Context, Permit, SendResult
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
 
@@ -132,7 +128,7 @@ def sending(
             found, handle, payload, key=key, requested_by=requested_by, on_behalf_of=on_behalf_of, tenant=tenant,
             about=about, require_approval=require_approval,
         )  # fmt: skip
-        granted = license_intent(intent, handle)
+        granted = _sending.license_intent(intent, handle)
         if isinstance(granted, _sending.License) and granted.permit.remaining() <= timedelta(0):
             granted = _sending.record_report(granted, transitions.NotSentInTime())
         if not isinstance(granted, _sending.License):
@@ -215,7 +211,7 @@ def perform_later(
         )  # fmt: skip
     refuse_to_wait(intent, "a worker would send it later")
     try:
-        with reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
+        with telling(), reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
             execution = transitions.record_later(intent, handle=handle).execution
             after_commit(functools.partial(send_hint, str(execution.id)))
             after_commit(functools.partial(announce, execution))
@@ -260,11 +256,12 @@ def compensate(
     refuse_open_transactions("effects.compensate")
     with reaching("undoing an effect"):
         original = Execution.objects.get(pk=queries.get(ref).id)
-    found, handle = _find(original.operation)
-    if not found.reversible:
-        raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
-    if original.compensates_id is not None:
-        raise WrongStateError("An undoing is not undone itself; perform the effect anew under a key of its own.")
+    with telling(original.may_have_happened):
+        found, handle = _find(original.operation)
+        if not found.reversible:
+            raise EffectDefinitionError(f"{original.operation} is not reversible: its effect declares no undoing")
+        if original.compensates_id is not None:
+            raise WrongStateError("An undoing is not undone itself; perform the effect anew under a key of its own.")
     with in_tenant(original.tenant):  # whoever orders it need not be there: an operator's page, a task
         intent = _intent(
             found, handle, found.load(original.payload, original.payload_version),
@@ -298,7 +295,8 @@ def supersede(
     refuse_open_transactions("effects.supersede")
     with reaching("asking again"):
         old = Execution.objects.select_related("compensates").get(pk=queries.get(ref).id)
-    found, handle = _find(old.operation)
+    with telling(old.may_have_happened):
+        found, handle = _find(old.operation)
     with in_tenant(old.tenant), redaction.hiding(payload):
         intent = _intent(
             found, handle, found.load(old.payload, old.payload_version) if payload is None else payload,
@@ -315,37 +313,23 @@ aget = sync_to_async(queries.get, thread_sensitive=True)
 
 
 def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
-    found = license_intent(intent, handle)
+    found = _sending.license_intent(intent, handle)
     outcome = (_sending.send(found) if isinstance(found, _sending.License) else found).outcome
     # until when they decide stands in the approval's row
     return queries.get_outcome(outcome.ref) if isinstance(outcome, AwaitingApproval) else outcome
 
 
-def license_intent(intent: Intent, handle: RequestHandle | None) -> _sending.License | ExecutionSnapshot:
-    """*Commits.* Record, and get a permit in the same breath where nothing stands before it.
-
-    Returns:
-        The permit with what the call needs; or the execution as it stands, where this caller has nothing to send.
-    """
-    context = context_of_intent(intent)
-    ready = _sending.ask_precondition(intent.effect, context) if intent.rule is None else None
-    attempt, started = new_id(), monotonic()
-    first = attempt if isinstance(ready, Proceed) else None
-    recorded = write_before_send(lambda: transitions.record(intent, handle=handle, attempt=first, started=started))
-    execution = recorded.execution
-    announce(execution)
-    if recorded.permit is not None:
-        token = ready.token if isinstance(ready, Proceed) else None
-        return _sending.License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
-    if execution.state is not ExecutionState.PENDING:
-        return execution
-    if intent.holds_secrets:
-        reason = ready.reason if isinstance(ready, Refuse | Later) else ""
-        return _sending.refuse_without_secret(execution.id, reason)
-    # recorded or met without a permit, and due: it goes on from the row
-    with reaching("performing an effect"):
-        row = Execution.objects.get(pk=execution.id)
-    return _sending.license_row(row, handle)
+@contextmanager
+def _telling_of_key(effect: Effect[Any], tenant: str, key: str | None) -> Iterator[None]:
+    """Let an error that comes before the key was looked for say of a known key, too, whether it may have happened."""
+    try:
+        yield
+    except EffectsError as error:
+        if key and not error.effect_may_have_happened:
+            with suppress(EffectsError, Error):
+                known = Execution.objects.filter(binding=binding_of(tenant, effect.keyed_as, key), holds_key=True)
+                error.effect_may_have_happened = any(row.may_have_happened for row in known)
+        raise
 
 
 def _find(effect: type[Effect[Any]] | str) -> tuple[Effect[Any], RequestHandle | None]:
@@ -372,10 +356,11 @@ def _intent(
         acted_for = actor_of(on_behalf_of, "on_behalf_of=")
     if asker is None and handle is not None and requested_by is None:
         asker = handle.actor
-    return make_intent(
-        effect, payload, request=handle.id if handle else None, tenant=tenant or "",
-        requested_by=asker, on_behalf_of=acted_for, **options,
-    )  # fmt: skip
+    with _telling_of_key(effect, tenant or "", options.get("key")):
+        return make_intent(
+            effect, payload, request=handle.id if handle else None, tenant=tenant or "",
+            requested_by=asker, on_behalf_of=acted_for, **options,
+        )  # fmt: skip
 
 
 def _name(effect: type[Effect[Any]] | str) -> str:

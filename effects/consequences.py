@@ -9,6 +9,7 @@ from django.db import Error
 from effects import transitions
 from effects._commits import is_beside
 from effects._logs import get_logger
+from effects._writes import away_from_event_loop
 from effects.exceptions import EffectsError
 from effects.models import RequestExecution
 from effects.signals import announce
@@ -22,6 +23,10 @@ log = get_logger("effects.consequences")
 
 def after_change(execution: ExecutionSnapshot) -> None:
     """Tell observers, and settle the requests that waited for an execution that is settled now."""
+    away_from_event_loop(lambda: _after_change(execution))
+
+
+def _after_change(execution: ExecutionSnapshot) -> None:
     if is_beside() and execution.settled and execution.hook_due_at == execution.settled_at:
         execution = _run_hook_after_commit(execution)
     announce(execution)

@@ -171,6 +171,11 @@ class Effect(Generic[P]):
         """Whether the project writes rows of its own when an execution settles."""
         return type(self).settled is not Effect.settled
 
+    @property
+    def has_precondition(self) -> bool:
+        """Whether the project is asked before each send."""
+        return type(self).precondition is not Effect.precondition
+
     def read(self, data: Any) -> P:
         """Return plain data as the declared type.
 

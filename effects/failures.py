@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
+from effects._foreign import is_interrupt
 from effects.items import read_items, refusal_of
 from effects.states import ExecutionReason
 from effects.types import Applied, Partial, SendResult, Submitted, readable_instant
@@ -173,14 +174,6 @@ def classify(error: BaseException) -> FailureClass:
         not_applied=proven,
         repeat=isinstance(error, Repeatable),
         retry_after=_attribute(error, "retry_after", _as_wait),
-    )
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Return whether `error` ends the process or its task, so that it goes on after its doubt was recorded."""
-    # Celery is not imported here: its soft time limit is an Exception like any other, and known by its name
-    return not isinstance(error, Exception) or any(
-        kind.__name__ == "SoftTimeLimitExceeded" for kind in type(error).__mro__
     )
 
 

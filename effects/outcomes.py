@@ -223,7 +223,7 @@ class AwaitingApproval(Outcome):
 
 @dataclass(frozen=True)
 class Executing(Outcome):
-    """A permitted send is under way."""
+    """A permitted send is under way, so that it may have happened already."""
 
     state = ExecutionState.EXECUTING
     problem_code = "operation_pending"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,6 +18,7 @@ from django.conf import settings as django_settings
 from django.utils.crypto import salted_hmac
 
 from effects import canonical, cleaning
+from effects._foreign import hold_interrupt, present_try
 from effects.conf import settings
 from effects.exceptions import PayloadError
 from effects.secrets import MASK, Secret
@@ -91,9 +92,21 @@ def redact(text: str, place: str) -> str:
     redactor = settings.REDACTOR
     if redactor is None or not text:
         return text
+    tried = present_try()
+    if tried is None:
+        return _redacted(redactor, text, place)
+    # asked once: if it broke our transaction, what it said is known when that is written again
+    if (text, place) not in tried.redacted:
+        tried.redacted[text, place] = "[redacted: the REDACTOR was cut short]"
+        tried.redacted[text, place] = _redacted(redactor, text, place)
+    return tried.redacted[text, place]
+
+
+def _redacted(redactor: Callable[[str, str], str], text: str, place: str) -> str:
     try:
         redacted: Any = redactor(text, place)
-    except Exception as error:  # noqa: BLE001 - the project's code; its message may hold what it was to redact
+    except BaseException as error:  # noqa: BLE001 - the project's code; its message may hold what it was to redact
+        hold_interrupt(error)
         log.error("The REDACTOR raised %.100r; the whole text is left out.", type(error).__name__)
         return "[redacted: the REDACTOR raised]"
     if not isinstance(redacted, str):

@@ -14,9 +14,10 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from effects import canonical
-from effects._commits import is_beside, journal
+from effects._commits import is_beside, journal, leave_blocks
 from effects._current import without_request
 from effects._faults import reach
+from effects._foreign import hold_interrupt, present_try
 from effects._logs import get_logger
 from effects._sql import is_read
 from effects.conf import is_set, settings
@@ -50,20 +51,20 @@ def hook_backoff(failures: int) -> timedelta:
 def run_settled_hook(effect: Effect[Any], row: Execution, previous: Outcome | None = None) -> str | None:
     """Run `settled` for the outcome that the locked `row` has just been given; return None, or what it raised.
 
-    Joins the caller's transaction: the hook's rows commit with the state, or are undone alone.
+    Joins the caller's transaction: the hook's rows commit with the state, or are undone alone. What ends the process
+    is held back until that is committed.
     """
-    if not effect.has_hook:
-        return None
     done = False
     try:
-        with _undoable(row.tenant):
+        with _tried(), _undoable(row.tenant):
             payload = effect.load(row.payload, row.payload_version)
             previous = previous or _earlier_outcome(row)
             reach("hook.before")
             effect.settled(context_of(row, payload, previous=previous), outcome_of(row))
             reach("hook.after")
             done = True
-    except Exception as error:  # any error of the project's code: recorded, shown, tried again
+    except BaseException as error:  # any error of the project's code: recorded, shown, tried again
+        hold_interrupt(error)
         log.exception("The settled hook of %s %s failed; it stays due.", row.operation, row.pk)
         return canonical.clean_error(error)
     return None if done else _SWALLOWED.format(what="settled()")
@@ -107,7 +108,7 @@ def try_answer(
         if view is None or view.answer is None:
             return None
         built: Any = _SWALLOWED.format(what="answer=")
-        with _only_reading(operation), _undoable(tenant):
+        with _tried(), _only_reading(operation), _undoable(tenant):
             built = view.answer(outcomes)
             if not isinstance(built, (StoredAnswer, NotFinished)):
                 raise TypeError(f"answer= returned {type(built).__name__}, no answer")
@@ -116,7 +117,8 @@ def try_answer(
         if error.outcome.settled and not unreadable:
             return error.outcome
         return canonical.clean_text(str(error))
-    except Exception as error:  # as above
+    except BaseException as error:  # as above
+        hold_interrupt(error)
         expired = _expired(outcomes, error)
         if expired is not None:
             return expired
@@ -125,12 +127,28 @@ def try_answer(
     return built
 
 
-def _expired(outcomes: Sequence[Outcome], error: Exception) -> Outcome | None:
+def _expired(outcomes: Sequence[Outcome], error: BaseException) -> Outcome | None:
     """Return the outcome whose expired output `json` was given: it names the type, and asks the value for nothing."""
     if not isinstance(error, TypeError) or MissingOutput.__name__ not in str(error):
         return None
     outputs = ((outcome, getattr(outcome, "output", None)) for outcome in outcomes)
     return next((of for of, it in outputs if isinstance(it, MissingOutput) and it.why == "expired"), None)
+
+
+@contextmanager
+def _tried() -> Iterator[None]:
+    """Say of the project's code in the block that it has had its one try within this write, and how that ended."""
+    tried = present_try()
+    if tried is None:
+        yield
+        return
+    tried.count, tried.finished = tried.count + 1, False
+    try:
+        yield
+    except BaseException as error:
+        tried.error = canonical.clean_error(error)
+        raise
+    tried.finished = True
 
 
 @contextmanager
@@ -175,9 +193,13 @@ def _savepoint() -> Iterator[None]:
     connection = connections[DEFAULT_DB_ALIAS] if is_beside() else journal()
     own = transaction.atomic(using=journal().alias) if is_beside() else nullcontext()
     with own, transaction.atomic(using=connection.alias):
-        yield
-        if connection.needs_rollback:
+        depth = len(connection.atomic_blocks)
+        try:
+            yield
+        finally:
+            left_open = leave_blocks(connection, depth)
+        if left_open or connection.needs_rollback:
             raise MarkedForRollbackError(
-                "Its rows were marked for rollback by a database error that was caught, or by set_rollback(True). "
-                "Catch database errors around a nested atomic()."
+                "Its rows were marked for rollback by a database error that was caught, by set_rollback(True), or by a "
+                "nested atomic() that was left open. Catch database errors around a nested atomic()."
             )

@@ -11,6 +11,7 @@ from django.dispatch import Signal
 
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
+from effects.failures import is_interrupt
 from effects.snapshots import ExecutionSnapshot
 
 __all__ = ["announce", "execution_changed"]
@@ -25,4 +26,6 @@ def announce(execution: ExecutionSnapshot) -> None:
         sender = type(get_effect(execution.operation))
     except EffectDefinitionError:
         sender = None
-    execution_changed.send_robust(sender=sender, execution=execution)
+    for _, answer in execution_changed.send_robust(sender=sender, execution=execution):
+        if isinstance(answer, BaseException) and is_interrupt(answer):
+            raise answer  # the process's time is up, which is no error of the receiver

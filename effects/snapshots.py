@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from effects import canonical
+from effects._foreign import hold_interrupt
 from effects._logs import get_logger
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
@@ -60,7 +61,7 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
     common: dict[str, Any] = {
         "ref": str(row.pk),
         "operation": row.operation,
-        "may_have_applied": row.may_have_applied,
+        "may_have_applied": row.may_have_happened,
     }
     output = _output_of(row)
     match ExecutionState(row.state):
@@ -100,7 +101,8 @@ def _output_of(row: Execution) -> Any:
         effect = None
     try:
         return canonical.load(row.output) if effect is None else effect.load_output(row.output, row.output_version)
-    except Exception as error:  # noqa: BLE001 - `upgrade_output` and the output's class are the project's code
+    except BaseException as error:  # noqa: BLE001 - `upgrade_output` and the output's class are the project's code
+        hold_interrupt(error)
         why = canonical.clean_error(error, 300)
         log.warning(
             "The output of %s %s, version %s, cannot be read: %s", row.operation, row.pk, row.output_version, why
@@ -227,7 +229,7 @@ def snapshot(row: Execution) -> ExecutionSnapshot:
         reason=str(row.reason),
         revision=row.revision,
         epoch=row.epoch,
-        may_have_applied=row.may_have_applied,
+        may_have_applied=row.may_have_happened,
         attempts=row.attempts,
         receipt_count=row.receipt_count,
         due_at=row.due_at,

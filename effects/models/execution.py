@@ -193,3 +193,12 @@ class Execution(JournalModel):
 
     def __str__(self) -> str:
         return f"{self.operation} {self.key}"
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether it happened or may have: from a permit's commit until none is open and nothing may have applied.
+
+        `may_have_applied` is what is known of the attempts that ended; what is said to anybody is this.
+        """
+        open_or_proven = self.open_attempts > 0 or self.applied_evidence is not None
+        return self.may_have_applied or open_or_proven or self.state not in NOTHING_HAPPENED

@@ -30,7 +30,9 @@ def watch_points() -> Iterator[Counter[str]]:
 
 @contextmanager
 def interrupt_at(point: str, *, nth: int = 1) -> Iterator[Counter[str]]:
-    """Raise `Interrupted` when `point` is reached for the nth time in this process, once.
+    """Raise `Interrupted` when `point` is reached for the nth time in this process, and at every point after it.
+
+    A process that has ended reaches nothing more, so that nothing is committed after that within the block.
 
     Args:
         point: a key of `POINTS`.
@@ -45,7 +47,7 @@ def interrupt_at(point: str, *, nth: int = 1) -> Iterator[Counter[str]]:
 
     def watch(name: str) -> None:
         reached[name] += 1
-        if name == point and reached[name] == nth:
+        if reached[point] >= nth:
             raise Interrupted(point)
 
     _faults.arm(watch)

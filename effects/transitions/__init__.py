@@ -9,8 +9,9 @@ from effects.transitions._opening import Opened, Opening, request_binding
 from effects.transitions._rows import effect_of
 from effects.transitions.approvals import cancel, deny, expire_approval, grant, why_not, withdraw
 from effects.transitions.attempts import NotSentInTime, Report, expire_lease, record_outcome
+from effects.transitions.deferrals import postpone_send, refuse, run_hook
 from effects.transitions.evidence import late_outcome, observe
-from effects.transitions.executions import Recorded, postpone_send, record, record_later, refuse, run_hook
+from effects.transitions.executions import Recorded, record, record_later
 from effects.transitions.journals import name_journal, name_new_journal
 from effects.transitions.lookups import Claim, apply_verdict, claim, escalate_unplanned, postpone_look_up
 from effects.transitions.news import News, Says, hear

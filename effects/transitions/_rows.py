@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from effects import canonical
-from effects._commits import is_beside
+from effects._commits import commits, is_beside
+from effects._foreign import present_try
+from effects._locks import lock_execution
+from effects._writes import write_with_one_try
 from effects.conf import settings
 from effects.effect import Effect, get_effect
 from effects.exceptions import EffectDefinitionError, PolicyChangedError, WrongStateError
 from effects.models import Execution, Receipt, Request
 from effects.outcomes import Outcome
 from effects.settlement import hook_backoff, run_settled_hook
+from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
     EXECUTION_EDGES,
     EXECUTION_SETTLED,
@@ -42,9 +49,13 @@ __all__ = [
     "is_leased",
     "postpone_hook",
     "receipt_of",
+    "settles",
     "step_back",
 ]
 
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: The longest until what found its provider busy is due again; shorter than a sweep's period.
 BUSY_WAIT = timedelta(seconds=2)
@@ -213,6 +224,39 @@ def _write(row: Execution | Request, changes: dict[str, Any]) -> None:
     type(row)._default_manager.filter(pk=row.pk).update(**changes)
 
 
+def settles(verb: Callable[P, T]) -> Callable[P, T]:
+    """Let a verb settle although the hook breaks the transaction: then it commits without it, and the hook stays due.
+
+    Every verb that can lead to a settled state has this; in one without it hooks are not run, and are due at once.
+    """
+
+    def written(*arguments: P.args, **options: P.kwargs) -> T:
+        result = verb(*arguments, **options)
+        tried = present_try()
+        if tried is not None and tried.count and not tried.finished and _lost_its_hook(result):
+            # committed by the hook's own COMMIT, so that nothing says that it has to run again
+            result = cast("T", _keep_hook_due(result.id, tried.error))  # type: ignore[attr-defined]
+        return result
+
+    @functools.wraps(verb)
+    def settling(*arguments: P.args, **options: P.kwargs) -> T:
+        return write_with_one_try(lambda: written(*arguments, **options))
+
+    return settling
+
+
+def _lost_its_hook(result: object) -> bool:
+    return isinstance(result, ExecutionSnapshot) and result.settled and result.hook_due_at is None
+
+
+def _keep_hook_due(execution_id: UUID, error: str) -> ExecutionSnapshot:
+    with commits("running a settled hook"):
+        row = lock_execution(execution_id)
+        if row.state in EXECUTION_SETTLED and row.hook_due_at is None:
+            postpone_hook(row, error)
+        return snapshot(row)
+
+
 def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
     """Run the settled hook; if it cannot run now it stays due.
 
@@ -223,10 +267,13 @@ def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
         previous: the outcome before a contradiction.
         alone: what came before failed so often that the hook may be to blame: the outcome is committed without it.
     """
-    if (alone or is_beside()) and _may_have_hook(row):
+    if not _may_have_hook(row):
+        return
+    tried = present_try()
+    if alone or is_beside() or tried is None or (tried.left_out and not tried.blame):
         _write(row, {"hook_due_at": row.locked_at})
         return
-    error = call_hook(row, previous)
+    error = tried.blame if tried.left_out else call_hook(row, previous)
     if error is not None:
         postpone_hook(row, error)
 
@@ -241,9 +288,10 @@ def _may_have_hook(row: Execution) -> bool:
 def call_hook(row: Execution, previous: Outcome | None = None) -> str | None:
     """Run the settled hook of a locked execution; return None, or why its rows are not there."""
     try:
-        return run_settled_hook(get_effect(row.operation), row, previous)
+        effect = get_effect(row.operation)
     except EffectDefinitionError as missing:  # this code does not know the effect; the next deploy may
         return canonical.clean_text(str(missing))
+    return run_settled_hook(effect, row, previous) if effect.has_hook else None
 
 
 def is_due(row: Execution) -> bool:

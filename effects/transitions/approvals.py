@@ -22,7 +22,7 @@ from effects.models import Approval, ApprovalVote, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
 from effects.transitions import _decisions, _licences
-from effects.transitions._rows import advance, end_state
+from effects.transitions._rows import advance, end_state, settles
 from effects.types import Actor
 
 __all__ = ["cancel", "deny", "expire_approval", "grant", "why_not", "withdraw"]
@@ -71,6 +71,7 @@ def grant(
         return snapshot(row)
 
 
+@settles
 def deny(
     approval_id: UUID, *, user: Any, digest: str, comment: str = "", revision: int | None = None
 ) -> ExecutionSnapshot:
@@ -86,6 +87,7 @@ def deny(
         return snapshot(row)
 
 
+@settles
 def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "", revision: int | None = None) -> ExecutionSnapshot:
     """*Commits.* Take back a request for approval, or a grant that was not used; the row decides a race with permit.
 
@@ -108,6 +110,7 @@ def withdraw(approval_id: UUID, *, actor: Actor, reason: str = "", revision: int
         return snapshot(row)
 
 
+@settles
 def expire_approval(approval_id: UUID) -> ExecutionSnapshot:
     """*Commits.* End an approval undecided after its decide-by, or unused after its use-by. Too early: no change."""
     with commits("expiring an approval"):
@@ -119,6 +122,7 @@ def expire_approval(approval_id: UUID) -> ExecutionSnapshot:
         return snapshot(row)
 
 
+@settles
 def cancel(execution_id: UUID, *, actor: Actor, reason: str, revision: int | None = None) -> ExecutionSnapshot:
     """*Commits.* End an execution that was not sent: it waits for people, or is pending.
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from effects import canonical
 from effects._commits import commits
+from effects._foreign import hold_interrupt
 from effects._locks import lock_execution
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError, FencedError
@@ -19,7 +20,7 @@ from effects.redaction import is_redacting, redact_output
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
-from effects.transitions._rows import advance
+from effects.transitions._rows import advance, settles
 from effects.transitions.permits import may_resend
 from effects.types import Applied, Item, Partial, SendResult, Submitted
 
@@ -54,6 +55,7 @@ class NotSentInTime:
 Report = SendResult | FailureClass | NotSentInTime
 
 
+@settles
 def record_outcome(execution_id: UUID, *, attempt: UUID, epoch: int, report: Report) -> ExecutionSnapshot:
     """*Commits.* Record what became of a permitted send, and settle the execution if that settles it.
 
@@ -72,17 +74,22 @@ def record_outcome(execution_id: UUID, *, attempt: UUID, epoch: int, report: Rep
         row = lock_execution(execution_id)
         if row.state != _S.EXECUTING or row.epoch != epoch:
             _repeat_or_fence(row, attempt, epoch, report)
-            return snapshot(row)
-        match report:
-            case Applied() | Partial():
-                _complete(row, attempt, report)
-            case Submitted():
-                _submit(row, attempt, report)
-            case NotSentInTime():
-                _not_sent(row, attempt)
-            case FailureClass():
-                _record_failure(row, attempt, report)
-        return snapshot(row)
+        else:
+            _record(row, attempt, report)
+    # after the commit: reading an output may run the project's code
+    return snapshot(row)
+
+
+def _record(row: Execution, attempt: UUID, report: Report) -> None:
+    match report:
+        case Applied() | Partial():
+            _complete(row, attempt, report)
+        case Submitted():
+            _submit(row, attempt, report)
+        case NotSentInTime():
+            _not_sent(row, attempt)
+        case FailureClass():
+            _record_failure(row, attempt, report)
 
 
 def expire_lease(execution_id: UUID) -> ExecutionSnapshot:
@@ -250,7 +257,8 @@ def output_text(output: Any) -> str:
     try:
         text = canonical.whole(canonical.dump(output))
         return canonical.dump(redact_output(canonical.load(text))) if is_redacting() else text
-    except Exception:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
+    except BaseException as error:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
+        hold_interrupt(error)
         return canonical.dump(canonical.clean_json(output))
 
 

@@ -13,7 +13,7 @@ from effects.models import Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
-from effects.transitions._rows import advance
+from effects.transitions._rows import advance, settles
 from effects.transitions.attempts import Report, complete_row, is_undone, proof_of_undoing, references_on_file
 from effects.types import Applied, Partial, Submitted
 
@@ -26,6 +26,7 @@ _DISPUTED = (_R.CONFLICT, _R.CONTRADICTED)
 TWO_REFERENCES = "two references for one execution"
 
 
+@settles
 def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> ExecutionSnapshot:
     """*Commits.* Keep the news of an attempt whose lease was taken over.
 
@@ -45,7 +46,7 @@ def late_outcome(execution_id: UUID, *, attempt: UUID, report: Report) -> Execut
             _late_order(row, known, report)
         else:
             _late_success(row, known, report)
-        return snapshot(row)
+    return snapshot(row)
 
 
 def observe(execution_id: UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:

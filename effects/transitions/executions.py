@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Value
 
-from effects import _current, canonical
-from effects._commits import commits
+from effects import _current
+from effects._commits import commits, tell
 from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
 from effects.approvers import somebody_can_decide
 from effects.effect import rule_as_json
@@ -21,7 +20,6 @@ from effects.exceptions import (
     JournalIdError,
     NobodyEntitledError,
     PayloadConflictError,
-    PayloadUnreadableError,
     PolicyChangedError,
     WrongStateError,
 )
@@ -40,24 +38,18 @@ from effects.transitions import _decisions, _licences, successions
 from effects.transitions._limits import refuse_over_limits
 from effects.transitions._rows import (
     advance,
-    call_hook,
     can_be_undone,
     effect_of,
-    end_state,
     grace,
-    postpone_hook,
+    is_due,
     receipt_of,
 )
-from effects.types import Permit, within_calendar
+from effects.types import Permit
 
-__all__ = ["Recorded", "postpone_send", "record", "record_later", "refuse", "run_hook"]
+__all__ = ["Recorded", "record", "record_later"]
 
-#: How often a precondition may say "later" before it counts as one that never ends.
-MOST_POSTPONED = 100
 #: How often a key is looked for that passes from one to the next meanwhile.
 LOOKS = 5
-#: What postponing is called where it is in doubt and about to be sent again.
-_IN_DOUBT_VERBS = {str(ExecutionState.UNCERTAIN): "postpone", str(ExecutionState.NEEDS_INTERVENTION): "order_resend"}
 
 
 #: What a contract says of people's approval; the rule is compared by itself.
@@ -66,11 +58,17 @@ _RULE = ("approval", "require_approval")
 
 @dataclass(frozen=True)
 class Recorded:
-    """What recording gave: the execution, whether it was met rather than made, and the permit if one was written."""
+    """What recording gave: the execution, and the permit if one was written.
+
+    Attributes:
+        joined: it was met rather than made.
+        due: it is due now, by the database's clock.
+    """
 
     execution: ExecutionSnapshot
     joined: bool
     permit: Permit | None = None
+    due: bool = False
 
 
 def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UUID | None, started: float) -> Recorded:
@@ -119,7 +117,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
             successions.take_places(row, waiting)
         if request is not None and handle is not None:
             _link(row, handle, holds=True)
-        return Recorded(snapshot(row), joined, permit)
+        return Recorded(snapshot(row), joined, permit, is_due(row))
 
 
 def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Recorded:
@@ -147,75 +145,6 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
     return Recorded(snapshot(row), joined)
 
 
-def refuse(execution_id: UUID, reason: str) -> ExecutionSnapshot:
-    """*Commits.* Do what a precondition's refusal means where the execution stands now.
-
-    Pending: it ends, never to be sent. In doubt with a resend ordered: that order lapses and a person is asked again,
-    for what may have happened is not refused. Anything else is left as it is: somebody moved it meanwhile, or its doubt
-    goes on. Locked: the execution.
-    """
-    with commits("refusing an effect"):
-        row = lock_execution(execution_id)
-        if row.state == ExecutionState.PENDING:
-            why = ExecutionReason.PRECONDITION
-            _licences.lapse_live(row)
-            advance(
-                row, "refuse", end_state(row), reason=why, evidence={"reason": reason}, failure_code=str(why),
-                failure_message=canonical.clean_text(reason),
-            )  # fmt: skip
-        elif row.state == ExecutionState.NEEDS_INTERVENTION:
-            order = _licences.lock_live(row)
-            if order is not None:
-                _licences.lapse(row, order, f"the precondition refused: {reason}")
-        return snapshot(row)
-
-
-def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> ExecutionSnapshot:
-    """*Commits.* Move the due time of an execution whose precondition said "later"; one that never ends refuses.
-
-    Pending, or in doubt and about to be sent again where repeating is safe; one in doubt is not ended here.
-
-    Raises:
-        WrongStateError: it is neither; somebody else moved it.
-    """
-    with commits("postponing an effect"):
-        row = lock_execution(execution_id)
-        due, evidence = row.locked_at + within_calendar(max(after, timedelta(seconds=1))), {"reason": reason}
-        # by the "reason" that is written here: what RECONCILE_CHECK refused was no word of the precondition's
-        asked = row.receipts.filter(event="postpone", evidence__has_key="reason")
-        if row.state == ExecutionState.UNCERTAIN and asked.count() >= MOST_POSTPONED:
-            return snapshot(row)  # it stays due, and its caller hands it to a person
-        if row.state in _IN_DOUBT_VERBS:
-            advance(row, _IN_DOUBT_VERBS[row.state], evidence=evidence, revises=False, due_at=due)
-        elif row.receipts.filter(event="postpone_send", reason=str(ExecutionReason.LATER)).count() >= MOST_POSTPONED:
-            code, message = str(ExecutionReason.PRECONDITION), f"postponed {MOST_POSTPONED} times"
-            _licences.lapse_live(row)
-            advance(
-                row, "refuse", end_state(row), reason=ExecutionReason.PRECONDITION, failure_code=code,
-                failure_message=message, evidence={**evidence, "why": message},
-            )  # fmt: skip
-        else:
-            advance(row, "postpone_send", reason=ExecutionReason.LATER, evidence=evidence, revises=False, due_at=due)
-        return snapshot(row)
-
-
-def run_hook(execution_id: UUID) -> ExecutionSnapshot:
-    """*Commits.* Run a settled hook that stayed due; if it raises again it backs off further.
-
-    Locked: the execution. A hook that ran meanwhile is not due any more and does not run twice.
-    """
-    with commits("running a settled hook"):
-        row = lock_execution(execution_id)
-        if row.hook_due_at is None or row.state not in EXECUTION_SETTLED:
-            return snapshot(row)
-        error = call_hook(row)
-        if error is None:
-            advance(row, "run_hook", revises=False, hook_due_at=None, hook_error="")
-        else:
-            postpone_hook(row, error)
-        return snapshot(row)
-
-
 def _lock_original(original: UUID, revision: int | None) -> None:
     """Lock what is to be undone, before its undoing; refuse unless it is completed, as it was when they looked."""
     row = lock_execution(original)
@@ -230,6 +159,7 @@ def _insert_or_meet(intent: Intent, attempt: UUID | None) -> tuple[Execution, bo
     """Insert the row unless the key is taken; return the locked row that holds the key, and whether it was met."""
     row = _insert_or_lock(intent, attempt)
     if row.pk == intent.id:
+        tell(False)  # it is not committed, and an error takes it back
         if not row.provider_key:
             raise JournalIdError
         _check_approvable(intent)
@@ -331,11 +261,7 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
 
 def _join(row: Execution, intent: Intent, request: Request | None) -> None:
     """Meet an existing execution: the same payload only; whoever asks becomes a requester."""
-    try:
-        same = is_same_payload(intent, text=row.payload, digest=row.payload_digest, version=row.payload_version)
-    except PayloadUnreadableError as error:
-        error.effect_may_have_happened = row.may_have_applied
-        raise
+    same = is_same_payload(intent, text=row.payload, digest=row.payload_digest, version=row.payload_version)
     if not same:
         raise PayloadConflictError(
             f"{row.operation} {row.key!r} already stands for another payload (execution {row.pk}, {row.state}). "

@@ -14,7 +14,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._limits import is_provider_busy
-from effects.transitions._rows import advance, effect_of, grace, is_due, is_leased, step_back
+from effects.transitions._rows import advance, effect_of, grace, is_due, is_leased, settles, step_back
 from effects.transitions.attempts import (
     EXPECT_WITHIN,
     UNDONE,
@@ -82,6 +82,7 @@ def claim(execution_id: UUID, *, now: bool = False) -> Claim | None:
         return Claim(row.epoch, snapshot(row))
 
 
+@settles
 def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> ExecutionSnapshot:
     """*Commits.* Do what a look-up's verdict allows, under the epoch of its own claim.
 
@@ -108,7 +109,7 @@ def apply_verdict(execution_id: UUID, *, epoch: int, verdict: Verdict) -> Execut
                 _escalate(row, _R.CONFLICT, {"why": verdict.reason, "reference": verdict.reference, **verdict.proof})
             case Inconclusive() | Unreachable():
                 _postpone(row, verdict)
-        return snapshot(row)
+    return snapshot(row)
 
 
 def postpone_look_up(execution_id: UUID) -> ExecutionSnapshot:
@@ -123,6 +124,7 @@ def postpone_look_up(execution_id: UUID) -> ExecutionSnapshot:
         return snapshot(row)
 
 
+@settles
 def escalate_unplanned(execution_id: UUID) -> ExecutionSnapshot:
     """*Commits.* Hand a due execution in doubt to a person that has neither a look-up nor a safe repetition.
 

@@ -15,7 +15,17 @@ from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
 from effects.transitions._limits import is_provider_busy
-from effects.transitions._rows import advance, can_be_undone, effect_of, end_state, grace, is_due, is_leased, step_back
+from effects.transitions._rows import (
+    advance,
+    can_be_undone,
+    effect_of,
+    end_state,
+    grace,
+    is_due,
+    is_leased,
+    settles,
+    step_back,
+)
 from effects.types import Permit
 
 __all__ = ["PermitDecision", "may_resend", "permit", "why_not_resendable"]
@@ -33,6 +43,7 @@ class PermitDecision:
     execution: ExecutionSnapshot
 
 
+@settles
 def permit(
     execution_id: UUID,
     *,

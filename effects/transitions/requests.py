@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from effects._commits import commits
+from effects._foreign import present_try
 from effects._locks import lock_request, lock_running_request
 from effects.exceptions import WrongStateError
 from effects.models import Execution, Request, RequestExecution
@@ -27,7 +28,7 @@ from effects.states import (
 )
 from effects.transitions import _decisions, _opening
 from effects.transitions._opening import Opened, Opening
-from effects.transitions._rows import advance_request
+from effects.transitions._rows import advance_request, settles
 from effects.types import Actor
 
 __all__ = [
@@ -140,6 +141,7 @@ def abort(request_id: UUID, *, epoch: int | None, asked: bool = False, why: str 
         return request_snapshot(row)
 
 
+@settles
 def settle(request_id: UUID) -> RequestSnapshot:
     """*Commits.* Answer a request whose held executions have settled, their hooks having run; else look again later.
 
@@ -266,6 +268,11 @@ def _nothing_happened(row: Request, held: list[Execution]) -> bool:
 
 
 def _answer(row: Request, held: list[Execution]) -> None:
+    tried = present_try()
+    if tried is not None and tried.left_out:
+        # it broke the transaction of this very write, which is repeated without it
+        _look_again(row, tried.blame or "it was interrupted")
+        return
     built = try_answer(row.operation, row.tenant, [outcome_of(execution) for execution in held])
     if isinstance(built, StoredAnswer):
         _freeze(row, "settle", built, _R.ANSWER_BUILT)

@@ -13,7 +13,7 @@ from effects.models import Execution
 from effects.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
 from effects.transitions import _decisions, _licences
-from effects.transitions._rows import advance, is_leased
+from effects.transitions._rows import advance, is_leased, settles
 from effects.transitions.attempts import complete_row
 from effects.types import Actor, Applied
 
@@ -29,6 +29,7 @@ DECISIONS = {
 _S, _R = ExecutionState, ExecutionReason
 
 
+@settles
 def resolve(
     execution_id: UUID,
     *,
@@ -70,6 +71,9 @@ def resolve(
         if _decisions.is_taken(row, decision_id):
             return snapshot(row)
         _check(row, revision)
+        _decisions.keep(
+            row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason, evidence=evidence
+        )
         kept = {**(evidence or {}), "decision": decision, "reason": reason}
         if decision in ("applied", "undone"):
             why = _R.OPERATOR if decision == "applied" else _R.UNDONE
@@ -82,10 +86,7 @@ def resolve(
             advance(
                 row, "resolve", _S.ABANDONED, reason=_R.OPERATOR, actor=actor, evidence=kept, lease_expires_at=None
             )  # fmt: skip
-        _decisions.keep(
-            row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason, evidence=evidence
-        )
-        return snapshot(row)
+    return snapshot(row)
 
 
 def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor, reason: str) -> ExecutionSnapshot:

@@ -38,7 +38,8 @@ def note_trouble(execution_id: UUID, error: BaseException, *, epoch: int | None 
     with commits("noting trouble"):
         row = lock_execution(execution_id)
         in_send = row.reason == ExecutionReason.INTERRUPTED and row.lease_expires_at is None
-        if is_interrupt(error) and in_send:
+        in_hook = row.hook_due_at is not None
+        if is_interrupt(error) and (in_send or in_hook):
             return  # and that is on record already
         ended = {"lease_expires_at": None} if row.epoch == epoch else {}
         Execution.objects.filter(pk=row.pk).update(

@@ -907,7 +907,7 @@ def test_what_has_no_look_up_is_not_reopened() -> None:
 
 def test_an_endless_precondition_of_a_repetition_reaches_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
     """ "Later" for ever is bounded in doubt as well."""
-    monkeypatch.setattr("effects.transitions.executions.MOST_POSTPONED", 3)
+    monkeypatch.setattr("effects.transitions.deferrals.MOST_POSTPONED", 3)
     row = in_doubt(Deduplicated)
     monkeypatch.setattr(Deduplicated, "precondition", lambda self, context: effects.Later(timedelta(seconds=1)))
     states = []

@@ -79,7 +79,7 @@ class TestPreconditions:
 
     def test_later_for_ever_is_refused(self, says, monkeypatch):
         """A precondition that never ends is bounded, and ends as rejected."""
-        monkeypatch.setattr("effects.transitions.executions.MOST_POSTPONED", 3)
+        monkeypatch.setattr("effects.transitions.deferrals.MOST_POSTPONED", 3)
         says(effects.Later(timedelta(seconds=1)))
         with provider_says(Conditional, effects.Applied()) as said:
             outcome = effects.perform(Conditional, payload=PAYLOAD, key="order-17")

@@ -15,7 +15,7 @@ from effects.models import Execution, Receipt
 from effects.reconcilers import look_up_due
 from effects.snapshots import ExecutionSnapshot
 from effects.testing import provider_says, time_passes
-from effects.transitions import executions
+from effects.transitions import deferrals
 from effects.transitions.lookups import REFUSED_DELAY
 from tests.core.counting import counted
 from tests.core.declared import Conditional, Deduplicated, Order
@@ -145,7 +145,7 @@ def test_it_costs_one_query_and_none_where_it_is_off(settings: Any) -> None:
 
 def test_refusals_are_no_words_of_the_precondition(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A precondition that says "later" is heard as often as ever, however long the project had refused."""
-    monkeypatch.setattr(executions, "MOST_POSTPONED", 1)
+    monkeypatch.setattr(deferrals, "MOST_POSTPONED", 1)
     row = in_doubt(Conditional)
     monkeypatch.setattr(Conditional, "precondition", lambda self, context: effects.Later(timedelta(minutes=1)))
     refuse(settings)

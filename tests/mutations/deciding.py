@@ -23,11 +23,11 @@ MUTATIONS = (
             ),
             Edit(
                 f"{_T}/attempts.py",
-                "        match report:\n            case Applied() | Partial():\n                _complete(",
-                "        approval = _licences.newest_for_send(row)\n"
-                "        if approval is not None and approval.state == _licences.GRANTED:\n"
-                "            _licences.spend(approval)\n"
-                "        match report:\n            case Applied() | Partial():\n                _complete(",
+                "    match report:\n        case Applied() | Partial():\n            _complete(",
+                "    approval = _licences.newest_for_send(row)\n"
+                "    if approval is not None and approval.state == _licences.GRANTED:\n"
+                "        _licences.spend(approval)\n"
+                "    match report:\n        case Applied() | Partial():\n            _complete(",
             ),
         ),
     ),

@@ -51,7 +51,7 @@ MUTATIONS = (
         "a block marked for rollback counts as committed",
         "promise 1, §3 commits()",
         "tests/core/test_commits.py::TestRefusals::test_a_block_marked_for_rollback",
-        (Edit("effects/_commits.py", "            if connection.needs_rollback:", "            if False:"),),
+        (Edit("effects/_commits.py", "depth) or connection.needs_rollback or _is", "depth) or _is"),),
     ),
     Mutation(
         "a second attempt opens beside the first",
@@ -334,7 +334,7 @@ MUTATIONS = (
         "a refused order of a resend stays due for ever",
         "§4 refuse",
         "tests/core/test_resends.py::test_a_precondition_that_refuses_ends_the_order_and_asks_the_person_again",
-        (Edit(f"{_T}/executions.py", "            if order is not None:", "            if False:"),),
+        (Edit(f"{_T}/deferrals.py", "            if order is not None:", "            if False:"),),
     ),
     Mutation(
         "a handler's undoing is not the request's",

@@ -229,7 +229,7 @@ def proposal_data(seen: Seen) -> dict[str, Any]:
         "state": row.state,
         "reason": row.reason,
         "settled": row.state in EXECUTION_SETTLED,
-        "may_have_applied": row.may_have_applied,
+        "may_have_applied": row.may_have_happened,
         "revision": row.revision,
         "summary": row.summary,
         "compensates": row.compensates_id,
