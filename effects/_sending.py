@@ -17,7 +17,7 @@ from effects.canonical import clean_error
 from effects.consequences import after_change
 from effects.effect import Effect
 from effects.exceptions import FencedError, OutcomeUnrecordedError
-from effects.failures import classify, is_interrupt, read_answer
+from effects.failures import FailureClass, classify, is_interrupt, read_answer
 from effects.intents import Intent, context_of_intent
 from effects.models import Execution
 from effects.models.base import new_id
@@ -238,6 +238,21 @@ def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[R
             answer: Any = call(context, permit)
     except BaseException as error:  # noqa: BLE001 - an interrupt too: what was sent is in doubt, then it goes on
         failure = classify(error)
-        log.info("%s %s: %s (%s)", effect.operation, context.ref, failure.reason, failure.code)
+        log_failure(effect, context, failure, error)
         return failure, error if is_interrupt(error) else None
-    return read_answer(answer), None
+    report = read_answer(answer)
+    log_failure(effect, context, report)
+    return report, None
+
+
+def log_failure(effect: Effect[Any], context: Context[Any], report: Report, error: BaseException | None = None) -> None:
+    """Log how a send failed; what is most likely a mistake in the effect's code is an error, with its traceback."""
+    if not isinstance(report, FailureClass):
+        return
+    if report.unexpected:
+        log.error(
+            "%s %s: the send raised what is no declared failure, so that it is in doubt: %s", effect.operation,
+            context.ref, report.message, exc_info=error,
+        )  # fmt: skip
+    else:
+        log.info("%s %s: %s (%s)", effect.operation, context.ref, report.reason, report.code)

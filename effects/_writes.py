@@ -18,7 +18,7 @@ from effects._commits import journal, start_over
 from effects._foreign import Try, hold_interrupt, is_interrupt, one_try, present_try
 from effects._logs import get_logger
 from effects.canonical import clean_error
-from effects.exceptions import CommitLostError, JournalUnavailableError
+from effects.exceptions import CommitLostError, JournalUnavailableError, OpenTransactionError
 
 __all__ = ["away_from_event_loop", "write_before_send", "write_until_done", "write_with_one_try"]
 
@@ -108,7 +108,8 @@ def _write_again(write: Callable[[], T], tried: Try, *, known: bool) -> T:
         except BaseException as error:
             # an interrupt from outside must not take a provider's answer along either
             foreign = tried.count > 0 or bool(tried.redacted) or (known and is_interrupt(error))
-            if alone or not foreign:
+            # whoever is refused for a transaction of their own keeps it
+            if alone or not foreign or isinstance(error, OpenTransactionError):
                 if tried.interrupt not in (None, error):
                     raise tried.interrupt from error
                 raise

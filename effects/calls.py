@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import Error, models, transaction
+from django.db import models, transaction
 from django.utils.asyncio import async_unsafe
 
 from effects import _sending, lineage, queries, redaction, transitions
@@ -140,9 +140,12 @@ def sending(
         except BaseException as error:
             # what was reported before it stands: the provider has answered
             report = classify(error) if block.answer is None else read_answer(block.answer)
+            _sending.log_failure(found, granted.context, report, error if block.answer is None else None)
             block.outcome = _sending.record_report(granted, report).outcome
             raise
-        block.outcome = _sending.record_report(granted, read_answer(block.answer)).outcome
+        report = read_answer(block.answer)
+        _sending.log_failure(found, granted.context, report)
+        block.outcome = _sending.record_report(granted, report).outcome
 
 
 class Sending:
@@ -326,7 +329,7 @@ def _telling_of_key(effect: Effect[Any], tenant: str, key: str | None) -> Iterat
         yield
     except EffectsError as error:
         if key and not error.effect_may_have_happened:
-            with suppress(EffectsError, Error):
+            with suppress(Exception):  # the key or the tenant may be what is wrong
                 known = Execution.objects.filter(binding=binding_of(tenant, effect.keyed_as, key), holds_key=True)
                 error.effect_may_have_happened = any(row.may_have_happened for row in known)
         raise

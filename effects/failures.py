@@ -7,6 +7,7 @@ that may have applied, a refusal proves nothing about that one either.
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ __all__ = [
     "classify",
     "is_interrupt",
     "is_out_of_reach",
+    "is_unexpected",
     "parse_retry_after",
     "read_answer",
 ]
@@ -149,6 +151,8 @@ class FailureClass:
     not_applied: bool = False
     repeat: bool = False
     retry_after: timedelta | None = None
+    #: No declared failure, and none of a network or a client: a mistake in the effect's own code, most likely.
+    unexpected: bool = False
 
     @property
     def is_key_reused(self) -> bool:
@@ -165,16 +169,23 @@ def classify(error: BaseException) -> FailureClass:
     reason = _reason(error)
     if reason not in (_PROVEN if proven else _DOUBTFUL):
         reason = _R.DECLINED if proven else _R.UNCLASSIFIED
-    known = isinstance(error, SendError)
+    known, unexpected = isinstance(error, SendError), is_unexpected(error)
     return FailureClass(
         reason=reason,
         code=str(_attribute(error, "code", str) or type(error).__name__),
-        message=str(_attribute(error, "message", str) or "") if known else _text(error),
+        message=_message(error, known=known, unexpected=unexpected),
         reference=str(_attribute(error, "reference", str) or "") if known else "",
         not_applied=proven,
         repeat=isinstance(error, Repeatable),
         retry_after=_attribute(error, "retry_after", _as_wait),
+        unexpected=unexpected,
     )
+
+
+def _message(error: BaseException, *, known: bool, unexpected: bool) -> str:
+    if known:
+        return str(_attribute(error, "message", str) or "")
+    return f"{type(error).__name__}: {_text(error)}" if unexpected else _text(error)
 
 
 #: What the usual libraries raise where the other side could not be reached, by package: they are not imported here.
@@ -187,6 +198,37 @@ _OUT_OF_REACH = {
     "stripe": {"APIConnectionError"},
     "urllib3": {"MaxRetryError", "NewConnectionError", "ProtocolError", "TimeoutError"},
 }
+
+
+#: What else the usual libraries raise for a provider's answer, or its absence, by package.
+_OF_PROVIDERS = {
+    "aiohttp": {"ClientError"},
+    "botocore": {"BotoCoreError", "ClientError"},
+    "http": {"HTTPException"},
+    "httpx": {"HTTPError"},
+    "json": {"JSONDecodeError"},
+    "requests": {"RequestException"},
+    "smtplib": {"SMTPException"},
+    "ssl": {"SSLError"},
+    "stripe": {"StripeError"},
+    "urllib3": {"HTTPError"},
+}
+_OF_NETWORKS = frozenset({
+    errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.ETIMEDOUT,
+})  # fmt: skip
+
+
+def is_unexpected(error: BaseException) -> bool:
+    """Return whether `error` is no declared failure, no interrupt, and nothing that networks and providers do."""
+    if isinstance(error, SendError) or is_interrupt(error) or is_out_of_reach(error):
+        return False
+    if isinstance(error, concurrent.futures.TimeoutError):
+        return False
+    if isinstance(error, OSError) and error.errno in _OF_NETWORKS:
+        return False
+    return not any(
+        kind.__name__ in _OF_PROVIDERS.get(kind.__module__.partition(".")[0], ()) for kind in type(error).__mro__
+    )
 
 
 def is_out_of_reach(error: BaseException) -> bool:

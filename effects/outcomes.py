@@ -243,15 +243,25 @@ class Accepted(Outcome):
 
 @dataclass(frozen=True)
 class Uncertain(Outcome):
-    """It may have happened; look-ups are under way."""
+    """It may have happened; look-ups are under way. `message` says in words how the send failed, where it raised."""
 
     reason: str = ""
+    message: str = ""
     state = ExecutionState.UNCERTAIN
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"in doubt: {self.message}" if self.message else "in doubt"
 
 
 @dataclass(frozen=True)
 class NeedsIntervention(Outcome):
-    """It may have happened, and a person must decide."""
+    """It may have happened, and a person must decide. `message` says in words how the send failed, where it raised."""
 
     reason: str = ""
+    message: str = ""
     state = ExecutionState.NEEDS_INTERVENTION
+
+    def describe(self) -> str:
+        """Return one line for logs and errors."""
+        return f"in doubt: {self.message}" if self.message else "in doubt"

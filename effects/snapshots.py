@@ -86,9 +86,9 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
         case ExecutionState.ACCEPTED:
             return Accepted(**common, expect_by=row.expect_by, reference=row.reference)
         case ExecutionState.UNCERTAIN:
-            return Uncertain(**common, reason=str(row.reason))
+            return Uncertain(**common, reason=str(row.reason), message=row.failure_message)
         case _:
-            return NeedsIntervention(**common, reason=str(row.reason))
+            return NeedsIntervention(**common, reason=str(row.reason), message=row.failure_message)
 
 
 def _output_of(row: Execution) -> Any:

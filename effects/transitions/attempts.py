@@ -306,7 +306,11 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
             failure_message=canonical.clean_text(failure.message, 2000),
         )  # fmt: skip
     elif not failure.not_applied:
-        _into_doubt(row, "doubt", failure.reason, evidence, not_before=failure.retry_after)
+        said: dict[str, Any] = {}
+        if failure.unexpected:
+            said["failure_code"] = canonical.clean_text(failure.code, 100)
+            said["failure_message"] = canonical.clean_text(failure.message, 2000)
+        _into_doubt(row, "doubt", failure.reason, evidence, not_before=failure.retry_after, **said)
     elif row.may_have_applied or row.applied_evidence is not None:
         # a refusal proves nothing about an earlier attempt that may have applied
         _into_doubt(row, "doubt", _R.OLDER_DOUBT, evidence, not_before=failure.retry_after)
@@ -319,7 +323,12 @@ def _record_failure(row: Execution, attempt: UUID, failure: FailureClass) -> Non
 
 
 def _into_doubt(
-    row: Execution, verb: str, reason: ExecutionReason, evidence: dict[str, Any], not_before: timedelta | None = None
+    row: Execution,
+    verb: str,
+    reason: ExecutionReason,
+    evidence: dict[str, Any],
+    not_before: timedelta | None = None,
+    **changes: Any,
 ) -> None:
     """May have applied: a look-up is due at once, another send where that is safe after the usual wait.
 
@@ -328,7 +337,7 @@ def _into_doubt(
     wait = retry_delay(row, not_before) if may_resend(row) else not_before or timedelta(0)
     advance(
         row, verb, _S.UNCERTAIN, reason=reason, evidence=evidence, may_have_applied=True, open_attempts=0,
-        lease_expires_at=None, due_at=row.locked_at + wait, exposed_until=row.exposed_until,
+        lease_expires_at=None, due_at=row.locked_at + wait, exposed_until=row.exposed_until, **changes,
     )  # fmt: skip
 
 

@@ -239,12 +239,12 @@ def _disproved(row: Execution, verdict: Absent | ProvenFailed, proof: dict[str, 
     elif row.attempts < row.contract["retry"]["attempts"]:
         advance(
             row, "confirm_absence", _S.PENDING, reason=_R.ABSENT, evidence=proof, due_at=row.locked_at,
-            lookups_spent=0, lookups_unreachable=0, **cleared,
+            lookups_spent=0, lookups_unreachable=0, failure_code="", failure_message="", **cleared,
         )  # fmt: skip
     else:
         advance(
             row, "confirm_absence", _S.FAILED, reason=_R.ATTEMPTS_SPENT, evidence=proof,
-            failure_code=str(_R.ATTEMPTS_SPENT), **cleared,
+            failure_code=str(_R.ATTEMPTS_SPENT), failure_message="", **cleared,
         )  # fmt: skip
 
 

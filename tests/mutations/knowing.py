@@ -34,7 +34,11 @@ MUTATIONS = (
                 "        hold_interrupt(error)\n",
                 "    except Exception as error:\n",
             ),
-            Edit("effects/_writes.py", "            if alone or not foreign:", "            if True:"),
+            Edit(
+                "effects/_writes.py",
+                "            if alone or not foreign or isinstance(error, OpenTransactionError):",
+                "            if True:",
+            ),
         ),
     ),
     Mutation(

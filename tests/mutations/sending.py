@@ -367,8 +367,8 @@ MUTATIONS = (
         (
             Edit(
                 "effects/calls.py",
-                "    block.outcome = _sending.record_report(granted, read_answer(block.answer)).outcome",
-                "    block.outcome = _sending.record_report(granted, transitions.NotSentInTime()).outcome",
+                "        report = read_answer(block.answer)\n",
+                "        report = transitions.NotSentInTime()\n",
             ),
         ),
     ),
