@@ -114,7 +114,7 @@ class PayOut(effects.Effect[PayoutPayload]):
             "currency": context.payload.currency,
             "metadata": {"effects_key": permit.provider_key},
         }
-        with until(permit.deadline), proven():
+        with until(permit.deadline, once=True), proven():
             answer = get_client().v1.payouts.create(params, {"idempotency_key": permit.provider_key})
         return effects.Applied(reference=str(as_dict(answer)["id"]))
 

@@ -77,6 +77,30 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "a project's own Stripe client is used as it is",
+        "promise 2",
+        "tests/stripe/test_overrides.py::test_a_client_that_drops_the_guarantees_sends_nothing",
+        (
+            Edit(
+                "effects/contrib/stripe/client.py",
+                "    if isinstance(client, stripe.StripeClient) and isinstance(transport, DeadlineTransport):\n",
+                "    if transport is not None:\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "a second request goes out under one permit",
+        "promise 2",
+        "tests/stripe/test_overrides.py::test_one_permit_is_one_request_whatever_create_does",
+        (
+            Edit(
+                "effects/contrib/stripe/transport.py",
+                "        if bounds.sent:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutation(
         "each reply of a mail server has the whole time",
         "cases: mail",
         "tests/mail/test_smtp.py::test_a_reply_without_end_ends_with_the_conversation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 import httpx
 
@@ -38,6 +39,8 @@ P = TypeVar("P")
 _PROOFS = (Declined, InvalidRequest, Unauthenticated, Forbidden, Stale, NotNow, KeyReused, Doubt)
 #: A look-up changes nothing (RFC 9110 §9.2.1).
 _SAFE = frozenset({"GET", "HEAD"})
+#: Permits under which the request was made; one that nobody has any more is forgotten.
+_used: WeakSet[Permit] = WeakSet()
 
 
 class CallApi(Effect[P]):
@@ -138,7 +141,14 @@ class CallApi(Effect[P]):
         return self.answered(context, self.call(asked, permit))
 
     def call(self, asked: ApiRequest, permit: Permit) -> httpx.Response:
-        """Make one request under a permit, for a `compensate` of the project's; `answered` reads what it returns."""
+        """Make one request under a permit, for a `compensate` of the project's; `answered` reads what it returns.
+
+        Raises:
+            Doubt: the permit's one request was made before; this one is not.
+        """
+        if permit in _used:
+            raise Doubt("one permit is one request, and it was sent; a second one was not", code="second_request")
+        _used.add(permit)
         key = {} if self.key_header is None else {self.key_header: permit.provider_key}
         return self._exchange(asked, permit.deadline, key)
 

@@ -18,7 +18,7 @@ from effects.contrib.stripe.effect import Standing, StripeEffect, as_dict
 from effects.contrib.stripe.payment_intents import CreatePaymentIntent, PaymentIntentPayload
 from effects.contrib.stripe.proofs import proven
 from effects.contrib.stripe.refunds import CreateRefund, RefundPayload
-from effects.contrib.stripe.transport import until
+from effects.contrib.stripe.transport import DeadlineTransport, until
 
 if TYPE_CHECKING:
     from effects.contrib.stripe.webhooks import stripe_events
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CreatePaymentIntent",
     "CreateRefund",
+    "DeadlineTransport",
     "PaymentIntentPayload",
     "RefundPayload",
     "Standing",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import stripe
 
-from effects.contrib.stripe.client import dashboard_url, get_client
+from effects.contrib.stripe.client import check_client, dashboard_url, get_client
 from effects.contrib.stripe.proofs import hindrance, proven
 from effects.contrib.stripe.transport import until
 from effects.effect import Effect
@@ -63,7 +63,10 @@ class StripeEffect(Effect[P]):
     creates: ClassVar[str] = ""
 
     def client(self, context: Context[P]) -> stripe.StripeClient:  # noqa: ARG002 - a project's may need it
-        """Return the client to call; the settings' own account unless a project says otherwise."""
+        """Return the client to call: that of the settings' own account, unless a project says otherwise.
+
+        One of `get_client`; any other is refused before something is sent.
+        """
         return get_client()
 
     def parameters(self, context: Context[P]) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class StripeEffect(Effect[P]):
         raise NotImplementedError
 
     def create(self, client: stripe.StripeClient, params: Any, options: Any) -> object:
-        """Make the request."""
+        """Make the request, with this client and these options. A second one that changes something is not sent."""
         raise NotImplementedError
 
     def candidates(self, client: stripe.StripeClient, context: Context[P]) -> Iterator[dict[str, Any]]:
@@ -111,8 +114,9 @@ class StripeEffect(Effect[P]):
         asked = self.parameters(context)
         marks = {KEY_MARK: permit.provider_key, REF_MARK: context.ref}
         params = {**asked, "metadata": {**asked.get("metadata", {}), **marks}}
-        with until(permit.deadline), proven():
-            answer = self.create(self.client(context), params, {"idempotency_key": permit.provider_key})
+        with until(permit.deadline, once=True), proven():
+            client = check_client(self.client(context))
+            answer = self.create(client, params, {"idempotency_key": permit.provider_key})
         found = as_dict(answer)
         reference, difference = str(found["id"]), self.difference(context.payload, found)
         if difference:
@@ -132,7 +136,7 @@ class StripeEffect(Effect[P]):
         seen, ours = 0, []
         try:
             with until(monotonic() + self.request_timeout.total_seconds()):
-                for found in self.candidates(self.client(context), context):
+                for found in self.candidates(check_client(self.client(context)), context):
                     seen += 1
                     if (found.get("metadata") or {}).get(KEY_MARK) == context.provider_key:
                         ours.append(found)

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from typing import Any, NoReturn, cast
 from urllib.parse import SplitResult, urlsplit
@@ -21,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 import stripe
 
 from effects.contrib.connections import Incoming, TooLongError, dial, send_all, time_left
-from effects.failures import Doubt, NotSent
+from effects.failures import Doubt, InvalidRequest, NotSent
 from effects.states import ExecutionReason
 from effects.types import monotonic
 
@@ -34,20 +35,36 @@ MAX_ANSWER = 8_000_000
 #: What the SDK tells of this machine, and of the times of earlier requests.
 TELEMETRY = frozenset({"x-stripe-client-user-agent", "x-stripe-client-telemetry"})
 
-_deadline: ContextVar[float | None] = ContextVar("effects_stripe_deadline", default=None)
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+@dataclass
+class _Bounds:
+    """What holds in a block of `until`."""
+
+    deadline: float
+    once: bool
+    sent: bool = False
+
+
+_bounds: ContextVar[_Bounds | None] = ContextVar("effects_stripe_bounds", default=None)
 
 
 @contextmanager
-def until(deadline: float) -> Iterator[None]:
+def until(deadline: float, *, once: bool = False) -> Iterator[None]:
     """End every request in the block by `deadline`, a reading of `effects.types.monotonic`, as a permit has one.
 
     A name server that does not answer is not bounded by it: no byte was sent then, however late we learn so.
+
+    Args:
+        deadline: one for all requests of the block.
+        once: a permit's block: of the requests that may change something one is sent, and a second one is refused.
     """
-    token = _deadline.set(deadline)
+    token = _bounds.set(_Bounds(deadline, once))
     try:
         yield
     finally:
-        _deadline.reset(token)
+        _bounds.reset(token)
 
 
 class DeadlineTransport(stripe.HTTPClient):
@@ -72,9 +89,7 @@ class DeadlineTransport(stripe.HTTPClient):
         _usage: list[str] | None = None,
     ) -> tuple[Any, int, Mapping[str, str]]:  # fmt: skip
         """Return body, status and headers of the answer; a redirect is an answer like any other."""
-        deadline = _deadline.get()
-        if deadline is None:
-            deadline = monotonic() + DEFAULT_TIMEOUT
+        deadline = _use(method)
         kept = {name: value for name, value in (headers or {}).items() if name.lower() not in TELEMETRY}
         parts = urlsplit(url)
         wire = _Wire(_connect(parts, deadline), deadline)
@@ -83,8 +98,32 @@ class DeadlineTransport(stripe.HTTPClient):
         finally:
             wire.hang_up()
 
+    async def request_async(self, method: str, url: str, headers: Any, post_data: Any = None) -> Any:  # noqa: ARG002
+        """Refuse: nothing is sent.
+
+        Raises:
+            InvalidRequest: always.
+        """
+        raise InvalidRequest("this client is not async: call create(), not create_async()", code="async_client")
+
     def close(self) -> None:
         """Do nothing: no connection outlives its request."""
+
+
+def _use(method: str) -> float:
+    """Return the deadline of the request that is about to be made.
+
+    Raises:
+        Doubt: the permit's one request was sent before; this one is not.
+    """
+    bounds = _bounds.get()
+    if bounds is None:
+        return monotonic() + DEFAULT_TIMEOUT
+    if bounds.once and method.upper() not in _SAFE:
+        if bounds.sent:
+            raise Doubt("one permit is one request, and it was sent; a second one was not", code="second_request")
+        bounds.sent = True
+    return bounds.deadline
 
 
 class _Wire:
