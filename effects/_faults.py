@@ -55,6 +55,7 @@ _COMMITS = {
     "noting trouble": "what working on a row raised",
     "retention": "that old answers are dropped and old keys freed",
     "pruning an execution": "the tombstone of an old execution",
+    "giving the journal an id": "the id that provider keys of this journal are derived from",
     # telling people
     "forgetting a notice": "a notice that was told, or is out of date",
     "postponing a notice": "what telling a notice raised",

@@ -205,7 +205,11 @@ def test_in_progress_is_waited_for_until_it_is_overdue(start: Any) -> None:
     assert (row.state, row.reason) == ("needs_intervention", "overdue")
 
 
-@pytest.mark.parametrize("verdict", [effects.Inconclusive("not booked yet"), effects.Absent(), raises], ids=str)
+@pytest.mark.parametrize(
+    "verdict",
+    [effects.Inconclusive("not booked yet"), effects.Absent(), raises],
+    ids=["inconclusive", "absent", "raises"],
+)
 @pytest.mark.parametrize(
     ("start", "days"),
     [

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db import transaction
 from django.test import override_settings
@@ -97,6 +98,11 @@ def _old(forks: Forks) -> Prepared:
     return {}
 
 
+def _named(forks: Forks) -> Prepared:
+    work.do("perform", {"provider": "none", "asks": False, "order": ORDER, "trouble": ""})
+    return {"new": str(uuid4())}
+
+
 def _withdrawn(forks: Forks) -> Prepared:
     _awaiting(forks)
     return _ref()
@@ -159,6 +165,7 @@ VERBS = [
     Verb("renewing_leases", "renew", _running, ("", "running"), ("", "running")),
     Verb("doubting_a_request_after_a_restore", "doubt_request_since", _interrupted, ("", "running"), ("", "in_doubt")),
     Verb("pruning_an_execution", "prune", _old, ("completed", ""), ("completed", "")),
+    Verb("giving_the_journal_an_id", "name_journal", _named, ("completed", ""), ("completed", "")),
     Verb("forgetting_a_notice", "tell", _noticed("heard"), ("awaiting_approval", ""), ("awaiting_approval", "")),
     Verb("postponing_a_notice", "tell", _noticed("deaf"), ("awaiting_approval", ""), ("awaiting_approval", "")),
     Verb("retention", "sweep", _answered, ("completed", "answered"), ("completed", "answered")),

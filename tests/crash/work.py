@@ -170,6 +170,12 @@ def note_trouble(ref: str) -> Any:
 
 
 @_work
+def name_journal(new: str) -> Any:
+    """Whoever has made a copy, and gives it an id of its own."""
+    return str(transitions.name_journal(UUID(new)).pk)
+
+
+@_work
 def renew(ref: str, epoch: int) -> Any:
     """The thread that renews leases."""
     return transitions.renew([(UUID(ref), epoch)])
