@@ -215,7 +215,7 @@ def test_an_answer_that_needs_the_output_is_an_honest_no(answers: Any) -> None:
     handled(request, lambda: effects.perform(Charge, payload=PAYLOAD, key="k1", tenant=""))
     transitions.abort(request.pk, epoch=request.epoch, why="killed")
     found = transitions.settle(request.pk)
-    assert (found.state, found.answer) == ("in_doubt", None)
+    assert (found.state, found.answer) == ("answered", None)
 
 
 def test_it_can_neither_be_undone_nor_sent_again() -> None:
