@@ -86,6 +86,11 @@ def by_template(_parameters: dict[str, Any]) -> None:
     """What a staging copy on the same server is made by."""
     connection.close()
     with connection._nodb_cursor() as cursor:
+        # a thread of an earlier test may have one open still, such as the one that renews leases
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+            [connection.settings_dict["NAME"]],
+        )
         cursor.execute(f"CREATE DATABASE {COPY} TEMPLATE {connection.settings_dict['NAME']}")
 
 
