@@ -12,12 +12,13 @@ from effects._commits import reaching, telling
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._logs import get_logger
+from effects._test_runs import UnscriptedCallError, refuse_real_call
 from effects._writes import away_from_event_loop, write_before_send, write_until_done
 from effects.canonical import clean_error
 from effects.consequences import after_change
 from effects.effect import Effect
 from effects.exceptions import FencedError, OutcomeUnrecordedError
-from effects.failures import FailureClass, classify, is_interrupt, read_answer
+from effects.failures import FailureClass, NotSent, classify, is_interrupt, read_answer
 from effects.intents import Intent, context_of_intent
 from effects.models import Execution
 from effects.models.base import new_id
@@ -233,6 +234,10 @@ def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[R
         return NotSentInTime(), None
     call = effect.compensate if context.compensates else effect.send
     try:
+        refuse_real_call(effect, "compensate" if context.compensates else "send")
+    except UnscriptedCallError as error:
+        return not_called(error), error
+    try:
         # the effect's own code is not the handler that performs it
         with without_request():
             answer: Any = call(context, permit)
@@ -243,6 +248,11 @@ def _call(effect: Effect[Any], context: Context[Any], permit: Permit) -> tuple[R
     report = read_answer(answer)
     log_failure(effect, context, report)
     return report, None
+
+
+def not_called(error: UnscriptedCallError) -> FailureClass:
+    """Return what is recorded of a send that a test run refused: that nothing was sent."""
+    return classify(NotSent(str(error), code="unscripted_call"))
 
 
 def log_failure(effect: Effect[Any], context: Context[Any], report: Report, error: BaseException | None = None) -> None:

@@ -15,6 +15,7 @@ from effects._faults import reach
 from effects._locks import ClockTimestamp
 from effects._logs import get_logger
 from effects._sending import send_row
+from effects._test_runs import refuse_real_call
 from effects._writes import write_until_done
 from effects.canonical import clean_error
 from effects.conf import settings
@@ -159,6 +160,7 @@ def _resend_or_escalate(row: Execution) -> ExecutionSnapshot:
 
 def _verify(effect: Effect[Any], row: Execution) -> Verdict:
     """Call `verify`; what it raises is no evidence: a broken connection is unreachable, anything else inconclusive."""
+    refuse_real_call(effect, "verify")
     try:
         payload = effect.load(row.payload, row.payload_version)
         verdict: Any = effect.verify(context_of(row, payload))

@@ -16,6 +16,7 @@ from django.utils.asyncio import async_unsafe
 from effects import _sending, lineage, queries, redaction, transitions
 from effects._commits import after_commit, is_beside, reaching, refuse_open_transactions, telling
 from effects._current import RequestHandle, current
+from effects._test_runs import UnscriptedCallError, refuse_real_call
 from effects.actors import actor_of
 from effects.conf import settings
 from effects.dispatch import send_hint
@@ -134,6 +135,11 @@ def sending(
         if not isinstance(granted, _sending.License):
             yield Sending(None, None, granted.outcome)
             return
+        try:
+            refuse_real_call(found, "sending")
+        except UnscriptedCallError as error:
+            _sending.record_report(granted, _sending.not_called(error))
+            raise
         block = Sending(granted.permit, granted.context, granted.execution.outcome)
         try:
             yield block

@@ -263,6 +263,13 @@ class Settings:
         "Most calls under way at one provider before background work starts no other; no limit if unset.",
         values.to_call_limits,
     )
+    REAL_CALLS_IN_TESTS = Setting(
+        "REAL_CALLS_IN_TESTS",
+        False,
+        "bool",
+        "Whether effects call their providers in tests that say nothing about it.",
+        values.to_flag,
+    )
     SWEEP_BATCH = Setting("SWEEP_BATCH", 100, "int", "Most rows that one sweep takes at a time.", values.to_count)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -151,6 +151,10 @@ class Effect(Generic[P]):
 
     # -- what the runtime asks of a declaration ------------------------------------------------------------------
 
+    def stays_here(self) -> bool:
+        """Return whether `send` reaches nobody outside of this process: asked in tests, which then may call it."""
+        return False
+
     @classmethod
     def can_be_looked_up(cls) -> bool:
         """Return whether the class has a look-up. A base whose `verify` needs more of its subclasses says when."""

@@ -87,6 +87,13 @@ def to_count(value: object) -> int:
     return value
 
 
+def to_flag(value: object) -> bool:
+    """Take True or False."""
+    if not isinstance(value, bool):
+        raise _wrong(value, "True or False", "leave the key out for the default.")
+    return value
+
+
 def to_optional_count(value: object) -> int | None:
     """Take an integer of at least 1, or None."""
     return None if value is None else to_count(value)

@@ -34,6 +34,8 @@ def pytest_load_initial_conftests(
 
     A worker of pytest-xdist inherits the URL with the environment.
     """
+    # the providers of this suite are substitutes of its own; child processes and pytest-xdist's workers inherit it
+    os.environ["EFFECTS_REAL_CALLS"] = "1"
     # a shell's background job ignores Ctrl-C, and so would all that tests start and interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.environ.get("DATABASE_URL") and ONLY_LOOKING.isdisjoint(args):

@@ -1,4 +1,4 @@
-"""What a host project's tests need: `provider_says`, `time_passes`, `assert_performed`, `run_due`, `idempotency_probe`.
+"""What a host project's tests need: a provider's answers, time that passes, due work, assertions, a probe.
 
 Works in TestCase, TransactionTestCase and pytest-django. Nothing of the runtime is replaced: only what the provider
 answers is said by the test, and time passes by ageing the journal's rows. Names are imported on first use: the pytest
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from effects.testing.probe import ProbeResult as ProbeResult
     from effects.testing.probe import idempotency_probe as idempotency_probe
     from effects.testing.provider import ProviderScript as ProviderScript
+    from effects.testing.provider import UnscriptedCallError as UnscriptedCallError
     from effects.testing.provider import provider_says as provider_says
+    from effects.testing.provider import real_calls as real_calls
     from effects.testing.time import run_due as run_due
     from effects.testing.time import time_passes as time_passes
 
@@ -26,9 +28,11 @@ _HOME_OF = {
     "ProbeReport": "probe",
     "ProbeResult": "probe",
     "ProviderScript": "provider",
+    "UnscriptedCallError": "provider",
     "assert_performed": "assertions",
     "idempotency_probe": "probe",
     "provider_says": "provider",
+    "real_calls": "provider",
     "run_due": "time",
     "time_passes": "time",
 }

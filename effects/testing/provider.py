@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from effects._test_runs import UnscriptedCallError, real_calls
 from effects.effect import Effect, get_effect
 from effects.types import Context, Permit, SendResult
 from effects.verdicts import Inconclusive, Verdict
 
-__all__ = ["ProviderScript", "provider_says"]
+__all__ = ["ProviderScript", "UnscriptedCallError", "provider_says", "real_calls"]
 
 #: What a provider answers: a result, an error to raise, or a function that decides.
 Answer = SendResult | BaseException | type[BaseException] | Callable[..., Any]

@@ -30,6 +30,7 @@ from tests.mutations import (
     meaning,
     naming,
     proposing,
+    rehearsing,
     sending,
     serving,
     showing,
@@ -53,6 +54,7 @@ MUTATIONS = (
     *naming.MUTATIONS,
     *meaning.MUTATIONS,
     *watching.MUTATIONS,
+    *rehearsing.MUTATIONS,
     *showing.MUTATIONS,
 )
 #: Two copies side by side: a test waits for its database about half of the time.

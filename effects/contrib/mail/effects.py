@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core import mail
 from django.core.mail import EmailMultiAlternatives
+from django.core.mail.backends.locmem import EmailBackend as LocmemBackend
 from django.core.mail.backends.smtp import EmailBackend
 
 from effects.contrib.mail.message import Email, address_of, compose, message_id
@@ -48,6 +49,10 @@ class SendEmail(Effect[Email]):
     def sender_of(self, email: Email) -> str:
         """Return who sends it."""
         return email.sender or str(settings.DEFAULT_FROM_EMAIL)
+
+    def stays_here(self) -> bool:
+        """Return whether mails end in `django.core.mail.outbox`, as Django keeps those of tests."""
+        return isinstance(_mailer(), LocmemBackend)
 
     def send(self, context: Context[Email], permit: Permit) -> SendResult:
         """Hand the message over. Several recipients are taken or refused one by one: then it is `Partial`.
