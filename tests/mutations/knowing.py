@@ -19,7 +19,7 @@ MUTATIONS = (
             Edit(
                 "effects/_foreign.py",
                 "        return self.over or (self.count > 0 and not self.finished) or self.count > 1",
-                "        return False",
+                "        return self.over or self.count > 3",
             ),
         ),
     ),
