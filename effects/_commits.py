@@ -149,13 +149,7 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
             depth = len(connection.atomic_blocks)
             with telling():
                 yield
-            # a block that was left open would turn our COMMIT into the release of a savepoint, and nobody would say so
-            if leave_blocks(connection, depth) or connection.needs_rollback or _is_aborted(connection):
-                raise MarkedForRollbackError(
-                    f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), or a "
-                    "nested atomic() was left open, so nothing of it is committed. Catch database errors inside a "
-                    "nested atomic()."
-                )
+            _refuse_rollback(connection, depth, what)
             reach(commit_point(what, "before"))
             hooks = _take_hooks(connection)
             finished = True
@@ -179,6 +173,17 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
     reach(commit_point(what, "after"))
     for hook in hooks:
         _run_hook(hook)
+
+
+def _refuse_rollback(connection: BaseDatabaseWrapper, depth: int, what: str) -> None:
+    """Refuse to go on to a COMMIT that would commit nothing and not say so."""
+    # a block that was left open would turn our COMMIT into the release of a savepoint
+    if leave_blocks(connection, depth) or connection.needs_rollback or _is_aborted(connection):
+        raise MarkedForRollbackError(
+            f"{what}: the transaction was marked for rollback by a database error or set_rollback(True), or a "
+            "nested atomic() was left open, so nothing of it is committed. Catch database errors inside a "
+            "nested atomic()."
+        )
 
 
 @contextmanager
