@@ -73,6 +73,7 @@ def _fill(cursor: Any, state: str, template: Execution, span: tuple[int, int], a
         "provider_key": f"'fx_' || md5('{state}' || n)",
         "created_at": at,
         "settled_at": "settled_at" if template.settled_at is None else f"({at})",
+        "ages_from": "ages_from" if template.ages_from is None else f"({at})",
         "amount": "(n * 37) % 500000 + 100",
         "operation": "CASE WHEN n % 3 = 0 THEN 'bench.refund' ELSE operation END",
         "reference": "CASE WHEN reference = '' THEN '' ELSE 'po_' || n END",

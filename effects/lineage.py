@@ -79,7 +79,7 @@ COLUMNS: dict[str, Column] = {
             "lease_expires_at", "claimed_at", "due_at", "swept_until", "trouble_count", "trouble", "exposed_until",
             "first_sent_at", "expect_by", "attempts", "open_attempts", "lookups_spent", "lookups_unreachable", "output",
             "output_version", "items", "reference", "failure_code", "failure_message", "hook_due_at", "hook_failures",
-            "hook_error", "created_at", "settled_at", "pruned_at",
+            "hook_error", "created_at", "settled_at", "pruned_at", "ages_from",
         ),
         _HISTORY,
     ),

@@ -282,6 +282,7 @@ EXECUTION_EDGES: dict[str, Edge] = {
     "contradict": _edge(EXECUTION_SETTLED | _BEFORE_SEND, _S.NEEDS_INTERVENTION),
     "observe": _same(_ALL),
     "run_hook": _same(EXECUTION_SETTLED),
+    "end_hook": _same(EXECUTION_SETTLED),
     "prune": _same(EXECUTION_SETTLED),
     # after a restore: what the journal forgot may have sent it, or sent it once more
     "doubt_since": _edge(EXECUTION_OPEN, _S.UNCERTAIN),

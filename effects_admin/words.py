@@ -145,6 +145,7 @@ EVENTS: Mapping[str, str] = {
     "doubt_since": "The journal was restored: what it forgot may have been sent",
     "extend_doubt": "The journal was restored: absence is evidence only from a later time on",
     "run_hook": "The project's own rows were written",
+    "end_hook": "The project's own rows were not written: retention had dropped the payload",
     "prune": "Retention dropped payload, output and messages",
     "open": "Opened",
     "renew": "Lease renewed",

@@ -488,6 +488,13 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "ages_from",
+                    models.DateTimeField(
+                        help_text="From when retention counts; null: unsettled, or there is nothing left to drop.",
+                        null=True,
+                    ),
+                ),
+                (
                     "compensates",
                     models.ForeignKey(
                         help_text="What it undoes.",
@@ -839,11 +846,8 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
-                condition=models.Q(
-                    ("settled_at__isnull", False),
-                    models.Q(("pruned_at__isnull", True), ("pruned_at__lt", models.F("settled_at")), _connector="OR"),
-                ),
-                fields=["settled_at"],
+                condition=models.Q(("ages_from__isnull", False)),
+                fields=["ages_from", "id"],
                 name="effects_execution_prunable",
             ),
         ),
@@ -1042,6 +1046,18 @@ class Migration(migrations.Migration):
                     _connector="OR",
                 ),
                 name="effects_execution_pruned_has_no_payload",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="execution",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ages_from__isnull", True), ("settled_at__isnull", True)),
+                    models.Q(("ages_from__isnull", False), ("settled_at__isnull", False)),
+                    models.Q(("pruned_at__isnull", False), ("settled_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="effects_execution_settled_ages",
             ),
         ),
         migrations.AddConstraint(

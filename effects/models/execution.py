@@ -113,6 +113,9 @@ class Execution(JournalModel):
     pruned_at = models.DateTimeField(
         null=True, help_text="When retention dropped payload, output and messages; null: it is whole."
     )
+    ages_from = models.DateTimeField(
+        null=True, help_text="From when retention counts; null: unsettled, or there is nothing left to drop."
+    )
 
     objects: ClassVar[JournalManager[Execution]] = JournalManager()
     locked_at: datetime
@@ -153,6 +156,13 @@ class Execution(JournalModel):
                 condition=Q(pruned_at__isnull=True, payload__gt="") | Q(pruned_at__isnull=False, payload=""),
                 name="effects_execution_pruned_has_no_payload",
             ),
+            models.CheckConstraint(
+                # a tombstone ages while it holds words that were written after it was pruned
+                condition=Q(settled_at__isnull=True, ages_from__isnull=True)
+                | Q(settled_at__isnull=False, ages_from__isnull=False)
+                | Q(settled_at__isnull=False, pruned_at__isnull=False),
+                name="effects_execution_settled_ages",
+            ),
         ]
         indexes = [
             models.Index(
@@ -174,10 +184,7 @@ class Execution(JournalModel):
                 name="effects_execution_queue",
             ),
             models.Index(
-                fields=["settled_at"],
-                # settled anew, by late evidence, it has an output and messages again
-                condition=Q(settled_at__isnull=False) & (Q(pruned_at__isnull=True) | Q(pruned_at__lt=F("settled_at"))),
-                name="effects_execution_prunable",
+                fields=["ages_from", "id"], condition=Q(ages_from__isnull=False), name="effects_execution_prunable"
             ),
             models.Index(fields=["created_at"], condition=Q(trouble_count__gte=3), name="effects_execution_trouble"),
             models.Index(

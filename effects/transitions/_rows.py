@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from effects import canonical
 from effects._commits import commits, is_beside
 from effects._foreign import present_try
 from effects._locks import lock_execution
+from effects._logs import get_logger
 from effects._writes import write_with_one_try
 from effects.conf import settings
 from effects.effect import Effect, get_effect
@@ -34,6 +35,7 @@ from effects.states import (
     allows,
 )
 from effects.transitions import _notices
+from effects.transitions._words import holds_words
 from effects.transitions.troubles import TROUBLED_FROM
 from effects.types import Actor
 
@@ -43,6 +45,7 @@ __all__ = [
     "call_hook",
     "can_be_undone",
     "effect_of",
+    "end_hook",
     "end_state",
     "grace",
     "is_due",
@@ -54,11 +57,14 @@ __all__ = [
 ]
 
 
+log = get_logger("effects.transitions")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 #: The longest until what found its provider busy is due again; shorter than a sweep's period.
 BUSY_WAIT = timedelta(seconds=2)
+#: Why a hook ended that was never run.
+HOOK_ENDED = "payload_dropped"
 #: After these nothing is known that was not known before: what troubles the row may trouble it again.
 _NO_PROGRESS = frozenset({"claim", "join"})
 
@@ -100,9 +106,11 @@ def advance(
         changes["reason"] = str(reason)
     settles = target in EXECUTION_SETTLED and source not in EXECUTION_SETTLED
     if settles:
-        changes.update(settled_at=row.locked_at, due_at=None, hook_due_at=None, hook_error="", hook_failures=0)
+        changes.update(_settled_now(row.locked_at))
     elif target not in EXECUTION_SETTLED:
-        changes["settled_at"] = None
+        changes.update(settled_at=None, ages_from=None)
+    elif row.pruned_at is not None and row.ages_from is None and holds_words(evidence):
+        changes["ages_from"] = row.locked_at
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
@@ -115,6 +123,12 @@ def advance(
         _notices.person_needed(row)
     if settles:
         _run_hook(row, previous, alone=troubled)
+
+
+def _settled_now(at: datetime) -> dict[str, Any]:
+    return {
+        "settled_at": at, "ages_from": at, "due_at": None, "hook_due_at": None, "hook_error": "", "hook_failures": 0
+    }  # fmt: skip
 
 
 def advance_request(
@@ -269,6 +283,9 @@ def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
     """
     if not _may_have_hook(row):
         return
+    if row.pruned_at is not None:
+        end_hook(row)
+        return
     tried = present_try()
     if alone or is_beside() or tried is None or (tried.left_out and not tried.blame):
         _write(row, {"hook_due_at": row.locked_at})
@@ -276,6 +293,16 @@ def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
     error = tried.blame if tried.left_out else call_hook(row, previous)
     if error is not None:
         postpone_hook(row, error)
+
+
+def end_hook(row: Execution) -> None:
+    """Let the settled hook of a tombstone rest, whose payload it would be given; the receipt says that it never ran."""
+    log.warning(
+        "%s %s was settled after retention had dropped its payload; its settled hook is not run.", row.operation, row.pk
+    )
+    advance(
+        row, "end_hook", revises=False, evidence={"code": HOOK_ENDED}, hook_due_at=None, hook_error="", hook_failures=0
+    )  # fmt: skip
 
 
 def _may_have_hook(row: Execution) -> bool:

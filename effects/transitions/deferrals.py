@@ -12,7 +12,7 @@ from effects._locks import lock_execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_SETTLED, ExecutionReason, ExecutionState
 from effects.transitions import _licences
-from effects.transitions._rows import advance, call_hook, end_state, is_due, postpone_hook, settles
+from effects.transitions._rows import advance, call_hook, end_hook, end_state, is_due, postpone_hook, settles
 from effects.types import within_calendar
 
 __all__ = ["postpone_send", "refuse", "run_hook"]
@@ -85,11 +85,15 @@ def postpone_send(execution_id: UUID, after: timedelta, reason: str) -> Executio
 def run_hook(execution_id: UUID) -> ExecutionSnapshot:
     """*Commits.* Run a settled hook that stayed due; if it raises again it backs off further.
 
-    Locked: the execution. A hook that ran meanwhile is not due any more and does not run twice.
+    Locked: the execution. A hook that ran meanwhile is not due any more and does not run twice. That of a tombstone
+    ends without a run: retention dropped the payload that it would be given.
     """
     with commits("running a settled hook"):
         row = lock_execution(execution_id)
         if row.hook_due_at is None or row.state not in EXECUTION_SETTLED:
+            return snapshot(row)
+        if row.pruned_at is not None:
+            end_hook(row)
             return snapshot(row)
         tried = present_try()
         # what broke the transaction of this very write is left out of its repetition

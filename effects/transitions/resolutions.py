@@ -93,7 +93,7 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
     """*Commits.* Give an execution that waits for a person a new budget of look-ups; never sends.
 
     Raises:
-        StaleRevisionError, WrongStateError: as `resolve`; or it has no look-up.
+        StaleRevisionError, WrongStateError: as `resolve`; or it has no look-up, or no payload for one any more.
     """
     with commits("reopening an effect"):
         row = lock_execution(execution_id)
@@ -102,6 +102,8 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
         _check(row, revision)
         if row.contract["lookup"] is None:
             raise WrongStateError(f"{row.operation} has no look-up; it can only be resolved.")
+        if row.pruned_at is not None:
+            raise WrongStateError("Retention dropped its payload, which a look-up needs; it can only be resolved.")
         _licences.lapse_live(row)
         advance(
             row, "reopen", _S.UNCERTAIN, reason=_R.REOPENED, actor=actor, evidence={"reason": reason},

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from effects._commits import commits, journal
@@ -21,16 +21,11 @@ from effects.conf import settings
 from effects.models import Approval, ApprovalVote, Execution, Receipt, RequestExecution, Resolution
 from effects.states import EXECUTION_SETTLED, REQUEST_ENDED, values
 from effects.transitions._rows import advance
+from effects.transitions._words import kept_of
 
 __all__ = ["list_prunable", "prune_execution"]
 
 _SETTLED = values(EXECUTION_SETTLED)
-#: What the audit, the replay and a successor read of a receipt, beside the rule or id of an approval; all else in its
-#: evidence is in somebody's words.
-KEPT_EVIDENCE = frozenset({
-    "attempt", "code", "compensates", "decision", "digest", "late", "other_reference", "payload_digest", "pruned",
-    "reference", "request", "rule", "successor", "summary_digest", "supersedes", "undone", "verdict",
-})  # fmt: skip
 _REFERENCES = ("reference", "other_reference", "undone")
 
 
@@ -42,7 +37,7 @@ def list_prunable(limit: int) -> list[UUID]:
     age = settings.EXECUTION_RETENTION
     if age is None:
         return []
-    return list(_prunable(age).order_by("settled_at").values_list("pk", flat=True)[:limit])
+    return list(_prunable(age).order_by("ages_from", "pk").values_list("pk", flat=True)[:limit])
 
 
 def prune_execution(execution_id: UUID) -> bool:
@@ -62,7 +57,8 @@ def prune_execution(execution_id: UUID) -> bool:
         _drop_words(row)
         advance(
             row, "prune", revises=False, evidence={"rule": rule, "pruned": row.locked_at.isoformat()},
-            pruned_at=row.locked_at, payload="", output=None, summary={}, target="", failure_message="", hook_error="",
+            pruned_at=row.locked_at, ages_from=None, payload="", output=None, summary={}, target="", failure_message="",
+            hook_error="",
             applied_evidence=_references(row.applied_evidence),
             items=None if row.items is None else [{**item, "message": ""} for item in row.items],
         )  # fmt: skip
@@ -79,8 +75,7 @@ def _prunable(age: timedelta) -> QuerySet[Execution]:
     )  # fmt: skip
     # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
     return Execution.objects.filter(
-        Q(pruned_at__isnull=True) | Q(pruned_at__lt=F("settled_at")), ~Exists(open_request), ~Exists(relatives),
-        settled_at__isnull=False, settled_at__lte=Now() - age, state__in=_SETTLED, hook_due_at__isnull=True,
+        ~Exists(open_request), ~Exists(relatives), ages_from__lte=Now() - age, hook_due_at__isnull=True
     )  # fmt: skip
 
 
@@ -92,13 +87,9 @@ def _drop_words(row: Execution) -> None:
     Resolution.objects.filter(execution_id=row.pk).update(reason="", evidence={})
     with _receipts_open():
         for receipt in row.receipts.only("pk", "evidence").iterator(chunk_size=200):
-            kept = {name: value for name, value in receipt.evidence.items() if _is_kept(name, value)}
+            kept = kept_of(receipt.evidence)
             if kept != receipt.evidence:
                 Receipt.objects.filter(pk=receipt.pk).update(evidence=kept)
-
-
-def _is_kept(name: str, value: Any) -> bool:
-    return name == "approval" or (name in KEPT_EVIDENCE and isinstance(value, (str, int, bool)))
 
 
 def _references(evidence: dict[str, Any] | None) -> dict[str, Any] | None:

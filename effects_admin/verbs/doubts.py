@@ -114,6 +114,8 @@ class Reopen(Resolve):
             return f"It is {label(case.row.state)}; only what waits for a person is reopened."
         if case.row.contract.get("lookup") is None:
             return f"{case.row.provider} cannot be asked: the effect declares no look-up. Resolve it instead."
+        if case.row.pruned_at is not None:
+            return "Retention dropped its payload, which a look-up needs. Resolve it instead."
         return case.foreign_code
 
     def consequences(self, case: Case) -> list[str]:

@@ -52,7 +52,7 @@ PLANTED = (
     Planted(
         "a state without a verb",
         "uncertain",
-        "UPDATE effects_execution SET state = 'completed', settled_at = now() WHERE id = %s",
+        "UPDATE effects_execution SET state = 'completed', settled_at = now(), ages_from = now() WHERE id = %s",
         "receipts_end",
     ),
     Planted(

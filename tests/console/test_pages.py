@@ -354,7 +354,7 @@ def test_queue_shows_requests_and_rows_in_doubt(doubtful: Any, browser: Any, olg
     now = timezone.now()
     Execution.objects.filter(pk=ref).update(state="needs_intervention", reason="budget_spent")
     Execution.objects.filter(pk=unwritten).update(
-        state="completed", settled_at=now, hook_due_at=now, hook_error="ValueError: no such order"
+        state="completed", settled_at=now, ages_from=now, hook_due_at=now, hook_error="ValueError: no such order"
     )
     response = browser(olga).get(reverse("admin:effects_needs_a_person"))
     body, text = response.content.decode(), text_of(response)

@@ -178,3 +178,17 @@ def test_every_view_counts_as_one_with_local_writes(protected: Any) -> None:
     row = Request.objects.get()
     assert row.local_writes
     assert row.holds_key
+
+
+def test_the_hook_of_a_tombstone_ends_here_too(writes: list[bool], settings: Any) -> None:
+    """Nothing is due after the commit that settles it anew, and nothing runs."""
+    settings.EFFECTS = {"DATABASE": "journal", "DISPATCH": "none", "EXECUTION_RETENTION": timedelta(days=1)}
+    with provider_says(Noted, effects.Applied(1, "n1")):
+        ref = effects.perform(Noted, payload=PAYLOAD, key="k1").ref
+    time_passes(timedelta(days=2))
+    run_due()
+    row = Execution.objects.get(pk=effects.observe(ref, reference="n2", evidence={}).id)
+    assert (row.state, row.payload) == ("needs_intervention", "")
+    assert effects.resolve(ref, decision="applied", revision=row.revision, by="ann", reason="r").hook_due_at is None
+    assert row.receipts.latest("sequence").event == "end_hook"
+    assert len(writes) == 1

@@ -62,6 +62,7 @@ def columns_of(state: ExecutionState) -> dict[str, object]:
         "open_attempts": int(executing),
         "lease_expires_at": "2026-01-01T00:00:00Z" if executing else None,
         "settled_at": "2026-01-01T00:00:00Z" if state in EXECUTION_SETTLED else None,
+        "ages_from": "2026-01-01T00:00:00Z" if state in EXECUTION_SETTLED else None,
     }
 
 
@@ -100,12 +101,20 @@ class TestExecutions:
         columns = columns_of(state)
         other = None if columns["settled_at"] else "2026-01-01T00:00:00Z"
         with refused("effects_execution_settled_has_time"):
-            put(row, **{**columns, "settled_at": other})
+            put(row, **{**columns, "settled_at": other, "ages_from": other})
+
+    @pytest.mark.parametrize("state", ExecutionState)
+    def test_what_is_settled_and_whole_ages(self, row, state):
+        """Retention counts from some instant exactly while a whole row is settled."""
+        columns = columns_of(state)
+        other = None if columns["ages_from"] else "2026-01-01T00:00:00Z"
+        with refused("effects_execution_settled_ages"):
+            put(row, **{**columns, "ages_from": other})
 
     def test_unknown_words_are_refused(self, row):
         """A state or a reason that is no word of ours is refused."""
         with refused("effects_execution_state"):
-            put(row, state="lost", settled_at=None)
+            put(row, state="lost", settled_at=None, ages_from=None)
         with refused("effects_execution_reason"):
             put(row, reason="bad luck")
 

@@ -48,8 +48,8 @@ def old_journal() -> None:
     recent, old = "now()", "now() - interval '1 year' - g * interval '1 minute'"
     execution = effects.perform_later(Plain, payload=PAYLOAD, key="k").ref
     settled = {"state": "'completed'", "due_at": "NULL"}
-    multiply(Execution, execution, ROWS, **settled, settled_at=old, pruned_at="now()", payload="''")
-    multiply(Execution, execution, ROWS // 10, **settled, settled_at=recent)
+    multiply(Execution, execution, ROWS, **settled, settled_at=old, ages_from="NULL", pruned_at="now()", payload="''")
+    multiply(Execution, execution, ROWS // 10, **settled, settled_at=recent, ages_from=recent)
     request = open_request(opening()).row.pk
     answered = {"state": "'answered'", "lease_expires_at": "NULL"}
     multiply(Request, request, ROWS, **answered, ended_at=old, holds_key="false")

@@ -81,7 +81,7 @@ def test_what_ended_is_left_by_no_edge():
 
 
 def test_only_evidence_leaves_a_settled_execution():
-    """Settled is left by contradict alone; join, observe, supersede and run_hook keep the state."""
+    """Settled is left by contradict alone; join, observe, supersede, run_hook and end_hook keep it."""
     leaving = {verb for verb, edge in EXECUTION_EDGES.items() if edge.sources & EXECUTION_SETTLED and edge.targets}
     assert leaving == {"contradict"}
 

@@ -86,6 +86,7 @@ class _Events:
             self.move("a caller joins", "join")
             if self.s.state in EXECUTION_SETTLED:
                 self.move("the settled hook runs again", "run_hook")
+                self.move("the settled hook cannot run any more", "end_hook")
                 self.move("retention drops its contents", "prune")
         elif self.config.approval:
             self.move("record, an approval is requested", "record", AWAITING, licence="requested")

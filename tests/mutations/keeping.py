@@ -64,4 +64,22 @@ MUTATIONS = (
         "tests/core/test_tombstones.py::test_the_door_is_shut_again_behind_it",
         (Edit(f"{_T}/tombstones.py", "SET LOCAL effects.retention = 'off'", "SET LOCAL effects.retention = 'on' "),),
     ),
+    Mutation(
+        "words that settle nothing stay on a tombstone",
+        "§4 tombstones",
+        "tests/core/test_tombstones_rest.py::test_words_on_a_tombstone_age_although_they_settle_nothing",
+        (Edit(f"{_T}/_rows.py", "row.ages_from is None and holds_words(evidence)", "False"),),
+    ),
+    Mutation(
+        "the hook of a tombstone is tried for ever",
+        "§4 tombstones",
+        "tests/core/test_tombstones_rest.py::test_it_rests_again_as_often_as_it_is_contradicted",
+        (
+            Edit(
+                f"{_T}/_rows.py",
+                "    if row.pruned_at is not None:\n        end_hook(row)",
+                "    if False:\n        end_hook(row)",
+            ),
+        ),
+    ),
 )
