@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import transitions
+from effects import outputs, transitions
 from effects._commits import reaching, telling
 from effects._current import RequestHandle, without_request
 from effects._faults import reach
@@ -27,7 +27,7 @@ from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import ExecutionState
 from effects.summaries import summary_of
 from effects.transitions import NotSentInTime, Report
-from effects.types import Context, Later, Permit, Precondition, Proceed, Refuse, monotonic
+from effects.types import Applied, Context, Later, Partial, Permit, Precondition, Proceed, Refuse, monotonic
 
 __all__ = ["License", "ask_precondition", "license_row", "record_report", "refuse_without_secret", "send", "send_row"]
 
@@ -204,6 +204,8 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
         OutcomeUnrecordedError: the journal takes no outcome.
     """
     execution, permit = granted.execution, granted.permit
+    if isinstance(report, (Applied, Partial)):
+        report = replace(report, output=outputs.plain(report.output, execution.operation, execution.id))
     try:
         result = write_until_done(lambda: _record(execution, permit, report))
     except Exception as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
-from effects import transitions
+from effects import outputs, transitions
 from effects._commits import refuse_open_transactions
 from effects._current import without_request
 from effects._faults import reach
@@ -29,7 +30,7 @@ from effects.redaction import is_redacting
 from effects.settlement import in_tenant
 from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import ExecutionState
-from effects.verdicts import Inconclusive, Unreachable, Verdict, read_verdict
+from effects.verdicts import Found, Inconclusive, Unreachable, Verdict, read_verdict
 
 __all__ = ["look_up", "run"]
 
@@ -171,4 +172,5 @@ def _verify(effect: Effect[Any], row: Execution) -> Verdict:
             return Unreachable(clean_error(error))
         log.exception("The look-up of %s %s raised.", row.operation, row.pk)
         return Inconclusive(f"the look-up raised {clean_error(error)}")
-    return read_verdict(verdict)
+    read = read_verdict(verdict)
+    return replace(read, output=outputs.plain(read.output, row.operation, row.pk)) if isinstance(read, Found) else read

@@ -19,7 +19,8 @@ from uuid import UUID
 
 from effects.cleaning import SURROGATE, clean_error, clean_json, clean_reference, clean_shown, clean_text, whole
 from effects.exceptions import PayloadError
-from effects.hydration import MAX_DECIMAL_EXPONENT, hydrate, is_beyond_digits
+from effects.hydration import hydrate
+from effects.scalars import MAX_DECIMAL_EXPONENT, is_beyond_digits, written
 from effects.secrets import MASK, RESERVED, Secret
 
 __all__ = [
@@ -71,8 +72,7 @@ def dump(value: object, *, mark: Marker = _unmarked) -> str:
     """Write a payload as deterministic JSON: sorted keys, no white space, ASCII only.
 
     NUL and lone surrogates come out as escapes, so that a PostgreSQL text column (which refuses both) can
-    hold every result. Decimals are written in positional notation with the zeros that they carry, datetimes
-    in UTC.
+    hold every result. Decimals keep the zeros that they carry, datetimes their offset and zone (`effects.scalars`).
 
     Args:
         value: str, int within ±(2**53 - 1), bool, None, list, tuple, dict with str keys, dataclass instance
@@ -82,7 +82,7 @@ def dump(value: object, *, mark: Marker = _unmarked) -> str:
             back keeps the mark that it came with.
 
     Returns:
-        The canonical text; equal values give equal text, whatever the order of their keys.
+        The canonical text; what comes back the same gives the same text, whatever the order of its keys.
 
     Raises:
         PayloadError: For everything else; its `path` names the value, its message the fix.
@@ -95,18 +95,19 @@ def dump(value: object, *, mark: Marker = _unmarked) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=write)
 
 
-def load(text: str, *, unmark: Callable[[str], Any] = Secret.gone) -> Any:
+def load(text: str, *, unmark: Callable[[str], Any] = Secret.gone, floats: bool = False) -> Any:
     """Read a text that `dump` wrote.
 
     Args:
         text: Canonical JSON.
         unmark: Returns what stands for the secret of a mark; without it, one whose text is gone.
+        floats: Whether it may hold floats: an output's may.
 
     Returns:
         The value in str, int, bool, None, list, dict and Secret.
 
     Raises:
-        PayloadError: If the text is not JSON, or holds a float, NaN or Infinity.
+        PayloadError: If the text is not JSON, or holds NaN, Infinity or, unless they are allowed, a float.
     """
 
     def read(members: dict[str, Any]) -> Any:
@@ -117,7 +118,8 @@ def load(text: str, *, unmark: Callable[[str], Any] = Secret.gone) -> Any:
         return unmark(members[RESERVED])
 
     try:
-        return json.loads(text, parse_float=_refuse_number, parse_constant=_refuse_number, object_hook=read)
+        parse_float = float if floats else _refuse_number
+        return json.loads(text, parse_float=parse_float, parse_constant=_refuse_number, object_hook=read)
     except PayloadError:
         raise
     except (ValueError, TypeError, RecursionError) as error:
@@ -131,7 +133,7 @@ def show(text: str | None) -> Any:
         Plain JSON; None where there is none (any more), or it cannot be read.
     """
     try:
-        return load(text, unmark=lambda _mark: MASK) if text else None
+        return load(text, unmark=lambda _mark: MASK, floats=True) if text else None
     except PayloadError:
         return None
 
@@ -260,19 +262,20 @@ def _plain_decimal(value: Decimal, path: str) -> str:
         raise PayloadError(f"{value} is not a number; {_MONEY}.", path=path)
     if is_beyond_digits(value):
         raise PayloadError(f"a decimal of more than {MAX_DECIMAL_EXPONENT} digits; quantize it.", path=path)
-    # Trailing zeros stay: the effect's `send` must get the amount as the caller wrote it.
-    return format(value, "f")
+    return written(value)
 
 
 def _plain_date(value: date, path: str) -> str:
-    if not isinstance(value, datetime):
-        return value.isoformat()
-    if value.utcoffset() is None:
-        raise PayloadError("a naive datetime names no instant; give it a time zone, as timezone.now() does.", path=path)
-    try:
-        return value.astimezone(timezone.utc).isoformat()
-    except OverflowError as error:
-        raise PayloadError("outside the range of UTC datetimes.", path=path) from error
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise PayloadError(
+                "a naive datetime names no instant; give it a time zone, as timezone.now() does.", path=path
+            )
+        try:
+            value.astimezone(timezone.utc)
+        except OverflowError as error:
+            raise PayloadError("outside the range of UTC datetimes.", path=path) from error
+    return written(value)
 
 
 def _plain_text(value: Any, _path: str) -> str:

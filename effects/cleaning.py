@@ -24,6 +24,7 @@ __all__ = [
     "clean_shown",
     "clean_text",
     "escape",
+    "free_name",
     "use_redactor",
     "whole",
 ]
@@ -279,16 +280,16 @@ class _Evidence:
         alike: dict[str, int] = {}
         for key, item in members:
             if self.spent:
-                result[_free(ELLIPSIS, result, alike)] = _missing(members, len(result))
+                result[free_name(ELLIPSIS, result, alike)] = _missing(members, len(result))
                 break
             name = self._text(key)
-            free = _free(name, result, alike)
+            free = free_name(name, result, alike)
             self.left -= len(free) - len(name)
             result[free] = self.clean(item, depth + 1)
         return result
 
 
-def _free(name: str, taken: Mapping[str, object], alike: dict[str, int]) -> str:
+def free_name(name: str, taken: Mapping[str, object], alike: dict[str, int]) -> str:
     """Return a name that is not taken, `name (2)`; `alike` keeps where the search for each goes on."""
     if name not in taken:
         return name

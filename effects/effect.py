@@ -216,7 +216,7 @@ class Effect(Generic[P]):
 
     def load_output(self, text: str, version: int) -> Any:
         """Return a stored output as `output_type`, upgraded from `version`; raises what the project's code raises."""
-        output = canonical.load(text)
+        output = canonical.load(text, floats=True)
         if version > self.output_version:
             raise ValueError(f"newer code stored it, this code reads output_version {self.output_version}")
         if version != self.output_version:

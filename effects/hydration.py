@@ -15,12 +15,10 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, cast
 from uuid import UUID
 
 from effects.exceptions import PayloadError
+from effects.scalars import MAX_DECIMAL_EXPONENT, is_beyond_digits, read_instant, written
 from effects.secrets import Secret
 
-__all__ = ["MAX_DECIMAL_EXPONENT", "hydrate", "is_beyond_digits"]
-
-MAX_DECIMAL_EXPONENT = 1000
-"""Largest distance, in digits, of a decimal's first or last digit from its point."""
+__all__ = ["hydrate"]
 
 T = TypeVar("T")
 
@@ -141,10 +139,8 @@ def _build_enum(cls: type[Enum], data: object, path: str) -> Enum:
 def _is_written_as(value: object, data: object) -> bool:
     """Compare a choice with its JSON form, in which True is not 1 and a Decimal is text."""
     value = value.value if isinstance(value, Enum) else value
-    if isinstance(value, Decimal):
-        value = format(value, "f")
-    elif isinstance(value, (UUID, date)):
-        value = str(value) if isinstance(value, UUID) else value.isoformat()
+    if isinstance(value, (Decimal, UUID, date)):
+        value = written(value)
     elif isinstance(value, tuple):
         value = list(value)
     return isinstance(value, bool) == isinstance(data, bool) and value == data
@@ -208,23 +204,19 @@ def _check_decimal(value: Decimal, data: str, path: str) -> None:
         _fail(path, f"a decimal of more than {MAX_DECIMAL_EXPONENT} digits; quantize it.")
 
 
-def is_beyond_digits(value: Decimal) -> bool:
-    """Return whether a finite decimal reaches further from its point than a payload may."""
-    return max(abs(value.adjusted()), abs(int(value.as_tuple().exponent))) > MAX_DECIMAL_EXPONENT
-
-
 _READERS: dict[type[Any], Callable[[str], Any]] = {
     Decimal: Decimal,
     UUID: UUID,
     date: date.fromisoformat,
-    # Before Python 3.11 fromisoformat does not know the Z of RFC 3339.
-    datetime: lambda text: datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text),
+    datetime: read_instant,
 }
 _BUILDERS: dict[Any, Callable[[Any, object, str], Any]] = {
     None: _build_null,
     type(None): _build_null,
     str: _build_exact,
     int: _build_exact,
+    # of outputs: `dump` writes none into a payload
+    float: _build_exact,
     bool: _build_exact,
     Secret: _build_secret,
     **dict.fromkeys(_READERS, _build_text),

@@ -16,6 +16,7 @@ from effects.exceptions import (
     PayloadUnreadableError,
     SecretNotKeptError,
 )
+from effects.fidelity import refuse_changed
 from effects.models.base import new_id
 from effects.names import check_name, is_storable
 from effects.risk_rules import project_rules_of
@@ -151,7 +152,11 @@ def make_intent(
     binding = binding_of(tenant, effect.keyed_as, key)
     # of the declared type: a dict of its fields, defaults left out, is the same payload
     loaded = effect.read(canonical.round_trip(payload))
-    redaction.refuse_redactable(canonical.round_trip(loaded))
+    recorded = canonical.round_trip(loaded)
+    # what the caller wrote, what this process sends and what a worker sends are the same
+    refuse_changed(payload, loaded)
+    refuse_changed(loaded, effect.read(recorded))
+    redaction.refuse_redactable(recorded)
     text, holds_secrets = redaction.seal(loaded, binding)
     intent = Intent(
         id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding, holds_secrets=holds_secrets,

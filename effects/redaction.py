@@ -149,7 +149,12 @@ def redact_value(value: Any, place: str) -> Any:
     if isinstance(value, list):
         return [redact_value(item, place) for item in value]
     if isinstance(value, dict):
-        return {redact(name, place): redact_value(item, place) for name, item in value.items()}
+        # names that are redacted alike stay as many
+        result: dict[str, Any] = {}
+        alike: dict[str, int] = {}
+        for name, item in value.items():
+            result[cleaning.free_name(redact(name, place), result, alike)] = redact_value(item, place)
+        return result
     return value
 
 

@@ -100,7 +100,9 @@ def _output_of(row: Execution) -> Any:
     except EffectDefinitionError:  # the effect is gone, and its rows are still read, as they were stored
         effect = None
     try:
-        return canonical.load(row.output) if effect is None else effect.load_output(row.output, row.output_version)
+        if effect is None:
+            return canonical.load(row.output, floats=True)
+        return effect.load_output(row.output, row.output_version)
     except BaseException as error:  # noqa: BLE001 - `upgrade_output` and the output's class are the project's code
         hold_interrupt(error)
         why = canonical.clean_error(error, 300)

@@ -132,7 +132,7 @@ def pretty(stored: str | None) -> str:
     if stored is None:
         return ""
     try:
-        return laid_out(canonical.load(stored))
+        return laid_out(canonical.load(stored, floats=True))
     except (ValueError, RecursionError):
         return visible(stored)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
+from effects import canonical, outputs
 from effects._commits import commits
 from effects._foreign import hold_interrupt
 from effects._locks import lock_execution
@@ -16,7 +16,7 @@ from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError, FencedError
 from effects.failures import FailureClass
 from effects.models import Attempt, Execution
-from effects.redaction import is_redacting, redact_output
+from effects.redaction import redact_output
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences
@@ -255,11 +255,11 @@ def _output_version(row: Execution) -> int:
 def output_text(output: Any) -> str:
     """Return an output as canonical text, redacted; what cannot be kept exactly is cleaned: recording cannot fail."""
     try:
-        text = canonical.whole(canonical.dump(output))
-        return canonical.dump(redact_output(canonical.load(text))) if is_redacting() else text
+        # what was read in the transaction's way is data already; what a person resolves with is read here
+        return outputs.dump_output(redact_output(outputs.as_data(output)[0]))
     except BaseException as error:  # noqa: BLE001 - the provider's object: whatever it holds, the outcome is recorded
         hold_interrupt(error)
-        return canonical.dump(canonical.clean_json(output))
+        return outputs.dump_output(outputs.as_data(canonical.clean_json(output))[0])
 
 
 def _submit(row: Execution, attempt: UUID, report: Submitted) -> None:

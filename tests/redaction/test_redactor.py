@@ -52,6 +52,17 @@ def test_each_text_comes_with_its_place(redactor: Any) -> None:
     assert not [receipt for receipt in Receipt.objects.all() if CANARY in str(receipt.evidence)]
 
 
+def test_names_that_are_redacted_alike_stay_as_many(redactor: Any) -> None:
+    """No value of an output is lost because its name may not be shown, at any depth."""
+    redactor(lambda text, place: "***" if text.isdigit() else text)
+    with provider_says(Charge, effects.Applied({"4111": 1, "cards": [{"1": "a", "22": "b", "***": "c"}], "4222": 2})):
+        done = effects.perform(Charge, payload=ChargePayload("x", 1), key="k1")
+    output = effects.get(done.ref).outcome.require()
+    assert sorted(output) == ["***", "*** (2)", "cards"]
+    assert sorted([output["***"], output["*** (2)"]]) == [1, 2]
+    assert sorted(output["cards"][0].values()) == ["a", "b", "c"]
+
+
 def test_a_payload_is_refused_rather_than_rewritten(redactor: Any) -> None:
     """What is recorded is what is sent; the path says what to make a secret of."""
     redactor(places)

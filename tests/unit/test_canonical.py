@@ -15,6 +15,7 @@ from enum import Enum, IntEnum
 from types import FrameType
 from typing import Any, ClassVar, Literal, NewType
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -134,12 +135,14 @@ class TestDump:
             ({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}'),
             ((1, 2), "[1,2]"),
             ("a\x00\ud800é", '"a\\u0000\\ud800\\u00e9"'),
-            (Decimal("1E+3"), '"1000"'),
+            (Decimal("1E+3"), '"1E+3"'),
+            (Decimal("1E-7"), '"0.0000001"'),
             (Decimal("10.00"), '"10.00"'),
             (Level.ONE, "1"),
             (Colour.RED, '"red"'),
             (2**53 - 1, "9007199254740991"),
-            (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), '"2026-01-01T00:00:00+00:00"'),
+            (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), '"2026-01-01T02:00:00+02:00"'),
+            (datetime(2026, 1, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")), '"2026-01-01T02:00:00+01:00[Europe/Berlin]"'),
             (date(2026, 1, 1), '"2026-01-01"'),
         ],
     )

@@ -1,0 +1,48 @@
+"""Rules of values: what is sent is what was written down, and an answer is kept as what it was."""
+
+from __future__ import annotations
+
+from tests.mutations.rule import Edit, Mutation
+
+__all__ = ["MUTATIONS"]
+
+_BACK = "tests/core/test_what_comes_back.py"
+
+MUTATIONS = (
+    Mutation(
+        "a datetime comes back as the same instant elsewhere",
+        "§2 payload",
+        f"{_BACK}::TestPayloads::test_what_send_gets_is_what_perform_was_given",
+        (
+            Edit(
+                "effects/canonical.py",
+                "            value.astimezone(timezone.utc)\n",
+                "            value = value.astimezone(timezone.utc)\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "what comes back as something else is recorded all the same",
+        "§2 payload",
+        f"{_BACK}::TestPayloads::test_a_plain_dict_holds_what_json_holds",
+        (Edit("effects/intents.py", "    refuse_changed(payload, loaded)\n", ""),),
+    ),
+    Mutation(
+        "an SDK's object is kept as one text",
+        "§3 output",
+        f"{_BACK}::TestOutputs::test_what_can_be_data_is_data",
+        (Edit("effects/outputs.py", 'METHODS = ("model_dump", "to_dict", "_asdict")', "METHODS = ()"),),
+    ),
+    Mutation(
+        "names of an output that are redacted alike are one",
+        "§6 REDACTOR",
+        "tests/redaction/test_redactor.py::test_names_that_are_redacted_alike_stay_as_many",
+        (
+            Edit(
+                "effects/redaction.py",
+                "result[cleaning.free_name(redact(name, place), result, alike)]",
+                "result[redact(name, place)]",
+            ),
+        ),
+    ),
+)
