@@ -7,7 +7,7 @@ expired row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -26,6 +26,7 @@ __all__ = [
     "lock_approval",
     "lock_execution",
     "lock_execution_by_binding",
+    "lock_free_executions",
     "lock_notice",
     "lock_provider",
     "lock_request",
@@ -85,6 +86,23 @@ def lock_execution(execution_id: UUID | str) -> Execution:
 def lock_execution_by_binding(binding: str) -> Execution:
     """Lock the execution that holds the key."""
     return _told_of(_lock(Execution, "binding", binding, "AND holds_key"))
+
+
+def lock_free_executions(ids: Sequence[UUID]) -> tuple[list[UUID], datetime]:
+    """Lock those of the executions that nobody else holds; return their ids, and the clock after that.
+
+    It waits for nobody, so that whoever holds several rows at once is in nobody's way, nor in a circle of waits.
+    """
+    sql = (
+        "WITH locked AS MATERIALIZED ("
+        "SELECT id FROM effects_execution WHERE id = ANY(%s) FOR NO KEY UPDATE SKIP LOCKED) "
+        "SELECT array_agg(id), clock_timestamp(), pg_current_xact_id()::text FROM locked"
+    )
+    with journal().cursor() as cursor:
+        cursor.execute(sql, [list(ids)])
+        locked, at, xid = cursor.fetchone()
+    note_xid(xid)
+    return locked or [], at
 
 
 def _told_of(row: Execution) -> Execution:

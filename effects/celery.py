@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["beat_schedule", "publish"]
 
-#: How often each sweep runs where nothing else is asked for; retention needs no hurry.
+#: How often each sweep runs where nothing else is asked for.
 EVERY = {
     "expire_leases": timedelta(seconds=5),
     "look_up_due": timedelta(seconds=5),
@@ -16,7 +16,7 @@ EVERY = {
     "run_hooks": timedelta(seconds=10),
     "expire_approvals": timedelta(seconds=30),
     "send_notices": timedelta(seconds=10),
-    "prune": timedelta(minutes=10),
+    "prune": timedelta(minutes=1),
 }
 #: Bounds what piles up while no worker runs. The worker compares beat's clock with its own, so it exceeds any skew.
 EXPIRES = timedelta(hours=1)

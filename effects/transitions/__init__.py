@@ -37,13 +37,14 @@ from effects.transitions.restores import (
     exposed_requests,
 )
 from effects.transitions.retention import drop_answers, free_keys
-from effects.transitions.tombstones import list_prunable, prune_execution
+from effects.transitions.tombstones import Aged, list_prunable, prune_executions
 from effects.transitions.troubles import TROUBLED_FROM, note_trouble
 
 __all__ = [
     "DECISIONS",
     "DOUBTING",
     "TROUBLED_FROM",
+    "Aged",
     "Claim",
     "News",
     "NotSentInTime",
@@ -85,7 +86,7 @@ __all__ = [
     "postpone_look_up",
     "postpone_notice",
     "postpone_send",
-    "prune_execution",
+    "prune_executions",
     "record",
     "record_later",
     "record_outcome",

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 import effects
 from effects.models import Approval, Execution, Request
 from effects.reconcilers import SWEEPS
-from effects.transitions import open_request
+from effects.transitions import list_prunable, open_request
 from tests.core.declared import Approved, Plain
 from tests.core.people import PAYLOAD, asked, person
 from tests.core.test_requests import opening
@@ -74,3 +74,20 @@ def test_a_sweep_with_nothing_to_do_reads_no_whole_table(name: str, old_journal:
         # sub-plans look at one candidate's links each, and there is none
         scans = [line for line in plan if "Scan" in line]
         assert not WHOLE.search(scans[0]), "\n".join(plan)
+
+
+def test_what_is_past_its_retention_is_found_row_by_row(old_journal: None, settings: Any) -> None:
+    """Each by the index that is there for it, and its requests and relatives by theirs, however many there are."""
+    settings.EFFECTS = {"EXECUTION_RETENTION": timedelta(days=30)}
+    Execution.objects.filter(settled_at__isnull=False).update(ages_from=models.F("settled_at"))
+    plain = Execution.objects.get(key="k", settled_at__isnull=True)
+    multiply(Execution, plain.pk, ROWS)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE effects_execution")
+    with CaptureQueriesContext(connection) as captured:
+        assert len(list_prunable(100)) == 100
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {captured.captured_queries[0]['sql']}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "effects_execution_prunable" in plan
+    assert "Seq Scan on effects_execution" not in plan, plan

@@ -56,7 +56,7 @@ MUTATIONS = (
         "what an unanswered request needs is pruned",
         "§4 tombstones",
         "tests/core/test_tombstones.py::test_what_somebody_may_still_need_is_never_pruned",
-        (Edit(f"{_T}/tombstones.py", " ~Exists(open_request), ~Exists(relatives),", " ~Exists(relatives),"),),
+        (Edit(f"{_T}/tombstones.py", "~Exists(open_requests), ~Exists(relatives),", "~Exists(relatives),"),),
     ),
     Mutation(
         "receipts stay open after retention",
@@ -81,5 +81,23 @@ MUTATIONS = (
                 "    if False:\n        end_hook(row)",
             ),
         ),
+    ),
+    Mutation(
+        "what is needed since it was listed is pruned",
+        "§4 tombstones",
+        "tests/core/test_pruning.py::test_what_is_needed_since_it_was_listed_stays_whole",
+        (Edit(f"{_T}/tombstones.py", "_prunable(age).filter(pk__in=free)", "Execution.objects.filter(pk__in=free)"),),
+    ),
+    Mutation(
+        "one row that raises holds up its whole batch",
+        "§7",
+        "tests/core/test_pruning.py::test_rows_that_raise_stop_no_other_and_come_again",
+        (Edit("effects/reconcilers/prune.py", "            if middle:\n", "            if False:\n"),),
+    ),
+    Mutation(
+        "a run that prunes never ends",
+        "§7",
+        "tests/core/test_pruning.py::test_no_batch_begins_after_the_time_is_spent",
+        (Edit("effects/reconcilers/prune.py", "        if clock() >= until:\n", "        if False:\n"),),
     ),
 )

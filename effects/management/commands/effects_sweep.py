@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the command's own arguments."""
         parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, with this pause between passes")
-        parser.add_argument("--batch", type=int, help="rows a sweep takes at most; SWEEP_BATCH by default")
+        parser.add_argument("--batch", type=int, help="rows a sweep takes at a time; SWEEP_BATCH by default")
 
     def check(self, *args: Any, **options: Any) -> None:
         """Check the project, and the journal's database: the sweeps of one that lacks tables would each fail.
