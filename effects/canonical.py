@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any, NoReturn
@@ -32,6 +32,7 @@ __all__ = [
     "clean_text",
     "digest",
     "dump",
+    "fix_of",
     "hydrate",
     "load",
     "round_trip",
@@ -61,6 +62,8 @@ _FIXES: tuple[tuple[type | tuple[type, ...], str], ...] = (
         "bytes are not text: store the file elsewhere and pass its name and its digest",
     ),
     ((set, frozenset), "a set has no order: pass sorted(...)"),
+    (timedelta, "a timedelta is not JSON: pass whole seconds"),
+    (time, "a time is not JSON: pass an aware datetime, or text"),
 )
 
 
@@ -168,6 +171,18 @@ def _refuse_halves(value: object, path: str) -> None:
         for name, item in value.items():
             _refuse_halves(name, path)
             _refuse_halves(item, f"{path}.{name}")
+
+
+def fix_of(kind: object) -> str:
+    """Return why values of a type cannot be recorded, and what to write in their place."""
+    name = getattr(kind, "__name__", str(kind))
+    if isinstance(kind, type):
+        for types, fix in _FIXES:
+            if issubclass(kind, types):
+                return fix
+        if hasattr(kind, "pk"):
+            return f"a {name} cannot be recorded; pass its primary key"
+    return f"a {name} cannot be recorded; {_SUPPORTED}"
 
 
 def digest(kind: str, *parts: str | bytes) -> str:
@@ -296,10 +311,4 @@ _SCALARS: tuple[tuple[type, Callable[[Any, str], Any]], ...] = (
 
 
 def _refuse(value: object, path: str) -> NoReturn:
-    name = type(value).__name__
-    for types, fix in _FIXES:
-        if isinstance(value, types):
-            raise PayloadError(f"{fix}.", path=path)
-    if hasattr(value, "pk"):
-        raise PayloadError(f"a {name} cannot be recorded; pass its primary key.", path=path)
-    raise PayloadError(f"a {name} cannot be recorded; {_SUPPORTED}.", path=path)
+    raise PayloadError(f"{fix_of(type(value))}.", path=path)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from effects import canonical
 from effects.exceptions import EffectDefinitionError, PayloadUnreadableError
+from effects.hints import find_problem
 from effects.outcomes import Outcome
 from effects.types import (
     LONGEST,
@@ -386,6 +387,14 @@ def _check(cls: type[Effect[Any]]) -> None:
     need(
         not cls.proposable_by or cls.payload_type is not dict,
         "proposable_by lets clients write the payload: declare what may be in it, as a frozen dataclass",
+    )
+    need(
+        not (problem := find_problem(cls.payload_type)),
+        f"its payload {cls.payload_type.__name__} would not come back from the journal: {problem}",
+    )
+    need(
+        cls.output_type is None or not (problem := find_problem(cls.output_type, floats=True)),
+        f"output_type would not come back from the journal: {problem}",
     )
     need(
         not cls.reversible or cls.compensate is not Effect.compensate,

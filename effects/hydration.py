@@ -18,7 +18,7 @@ from effects.exceptions import PayloadError
 from effects.scalars import MAX_DECIMAL_EXPONENT, is_beyond_digits, read_instant, written
 from effects.secrets import Secret
 
-__all__ = ["hydrate"]
+__all__ = ["bare_hint", "hints_of", "hydrate", "is_filled_from_json", "is_read_from_text"]
 
 T = TypeVar("T")
 
@@ -54,8 +54,7 @@ def _expected(hint: Any, data: object, path: str) -> NoReturn:
 
 
 def _build(hint: Any, data: object, path: str) -> Any:
-    while hasattr(hint, "__supertype__"):  # NewType
-        hint = hint.__supertype__
+    hint = bare_hint(hint)
     if hint is Any or hint is object:
         return data
     origin = typing.get_origin(hint) or hint
@@ -79,7 +78,7 @@ def _build_dataclass(hint: Any, data: object, path: str) -> Any:
     cls = typing.get_origin(hint) or hint
     if not isinstance(data, dict):
         _expected(cls, data, path)
-    hints = _hints(cls)
+    hints = hints_of(cls)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for name in data:
         if name not in fields:
@@ -98,8 +97,30 @@ def _build_dataclass(hint: Any, data: object, path: str) -> Any:
         raise PayloadError(f"{cls.__name__} refuses these values: {error}", path=path) from error
 
 
+def bare_hint(hint: Any) -> Any:
+    """Return what a NewType or a `type` statement gives a name to."""
+    while (named := getattr(hint, "__supertype__", None) or getattr(hint, "__value__", None)) is not None:
+        hint = named
+    return hint
+
+
+def is_filled_from_json(kind: Any) -> bool:
+    """Return whether a type that is neither a dataclass nor an Enum can be filled from JSON."""
+    return kind is Any or kind is object or kind in _BUILDERS
+
+
+def is_read_from_text(kind: Any) -> bool:
+    """Return whether values of a type, text apart, are written as text."""
+    return kind in _READERS
+
+
 @functools.lru_cache(maxsize=256)
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def hints_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of a class's attributes.
+
+    Raises:
+        PayloadError: they name what cannot be found.
+    """
     try:
         return typing.get_type_hints(cls)
     except (NameError, TypeError) as error:

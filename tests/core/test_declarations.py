@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta
+import types
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NewType, TypedDict, TypeVar
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 
 import effects
-from effects import exceptions
+from effects import effect, exceptions
 from effects.models import Approval, Execution
 from effects.testing import provider_says
 from tests.core.declared import Approved, ChargePayload, Plain
@@ -48,6 +53,100 @@ def test_a_declaration_of_the_wrong_kind_is_refused(attributes: dict[str, Any], 
     body = {"operation": "bank.wrong", "provider": "bank", "send": lambda self, context, permit: None, **attributes}
     with pytest.raises(exceptions.EffectDefinitionError, match=f"Wrong: .*{words}"):
         effects.register(type("Wrong", (effects.Effect,), body))
+
+
+class Coin(Enum):
+    """Two of its values are written alike."""
+
+    TEXT = "1"
+    NUMBER = Decimal(1)
+
+
+class Rate(Enum):
+    """Its value is a float."""
+
+    HALF = 0.5
+
+
+class Typed(TypedDict):
+    """A dict of declared fields, which Python cannot tell from another dict."""
+
+    amount: int
+
+
+def payload_of(hint: Any, **defaults: Any) -> type[Any]:
+    return dataclasses.make_dataclass("Payload", [("field", hint, dataclasses.field(**defaults))], frozen=True)
+
+
+def registered(payload: Any, **attributes: Any) -> None:
+    body = {"operation": "bank.typed", "provider": "bank", "send": lambda self, context, permit: None, **attributes}
+    try:
+        effects.register(
+            types.new_class("Typed", (effects.Effect[payload],), exec_body=lambda space: space.update(body))
+        )
+    finally:
+        effect._registry.pop("bank.typed", None)
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (float, "integer minor units"),
+        (set[str], r"sorted\("),
+        (timedelta, "whole seconds"),
+        (bytes, "its name and its digest"),
+        (time, "an aware datetime"),
+        (float | None, "integer minor units"),
+        (list[dict[str, timedelta]], r"\$\.field\[\]\{\}: timedelta"),
+        (tuple[int, frozenset[int]], r"sorted\("),
+        (NewType("Price", float), "integer minor units"),
+        (Annotated[complex, "ratio"], "not JSON"),
+        (payload_of(bytearray), r"\$\.field\.field: bytearray"),
+        (dict[int, str], r"write dict\[str, str\]"),
+        (str | Decimal, "put str last, after Decimal"),
+        (Coin, "both written as"),
+        (Rate, "0.5 of Rate"),
+        (Literal["a", b"b"], "of Literal"),
+        (User, "pass its primary key"),
+        (TypeVar("T"), "use str, int"),
+        (dataclasses.InitVar[int], "make it a field"),
+        ("Nowhere", "import what they name"),
+        (type, "use str, int"),
+    ],
+    ids=str,
+)
+def test_a_payload_that_would_not_come_back_is_refused_where_it_is_declared(hint: Any, words: str) -> None:
+    """Not at its first call, nor in a worker: with its place, and what to write."""
+    with pytest.raises(exceptions.EffectDefinitionError, match=words):
+        registered(payload_of(hint))
+
+
+@pytest.mark.parametrize("payload", [float, Typed, User, set, payload_of(datetime) | None], ids=str)
+def test_a_payload_itself_is_what_json_can_fill(payload: Any) -> None:
+    """A dataclass, or a dict; a mapping that no isinstance() knows is refused too."""
+    with pytest.raises(exceptions.EffectDefinitionError, match="would not come back"):
+        registered(payload)
+
+
+def test_what_can_be_filled_registers() -> None:
+    """Also a class of itself, and what only an output may hold."""
+
+    @dataclasses.dataclass
+    class Node:
+        """A tree."""
+
+        children: list[Any]
+        kind: Literal["leaf", 1] | None = None
+        either: Decimal | datetime | str = ""
+        rest: object = None
+        derived: float = dataclasses.field(init=False, default=0.5)
+
+    Node.__annotations__["children"] = list[Node]
+    registered(Node)
+    registered(dict, output_type=payload_of(float | Rate))
+    registered(dict, output_type=payload_of(dict[str, Any]))
+    with pytest.raises(exceptions.EffectDefinitionError, match="output_type would not come back"):
+        registered(dict, output_type=payload_of(timedelta))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,6 @@ class Transfer:
     note: str = ""
     rest: Any = None
     table: dict[str, Line] = field(default_factory=dict)
-    text_first: str | Decimal = ""
 
 
 class _Bank:
@@ -201,7 +200,6 @@ class TestPayloads:
             ({"names": ("a",)}, "$.names"),
             ({"lines": [Line("a", Decimal(1))]}, "$.lines"),
             ({"any_order": ("a",)}, "$.any_order"),
-            ({"text_first": Decimal("1.5")}, "$.text_first"),
             ({"rest": Pair(1, 2)}, "$.rest"),
             ({"rest": QueryDict("a=1&a=2")}, "$.rest"),
             ({"rest": {Status.PAID: 1}}, "$.rest"),
