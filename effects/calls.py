@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -32,14 +32,21 @@ from effects.types import Context, Permit, SendResult
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
 
-_IN_ASYNC = "effects.{} blocks, and this is async code: write `await {}`."
+P = TypeVar("P")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@async_unsafe(_IN_ASYNC.format("perform", "effects.aperform(…)"))
+def _blocking(name: str, instead: str) -> Callable[[F], F]:
+    """Refuse calls from async code, in words; without Django's stubs its own decorator would make them untyped."""
+    refuse: Callable[[F], F] = async_unsafe(f"effects.{name} blocks, and this is async code: write `await {instead}`.")
+    return refuse
+
+
+@_blocking("perform", "effects.aperform(…)")
 def perform(
-    effect: type[Effect[Any]] | str,
+    effect: type[Effect[P]] | str,
     *,
-    payload: Any,
+    payload: P | Mapping[str, Any],
     key: str | None = None,
     requested_by: Any = None,
     on_behalf_of: Any = None,
@@ -99,9 +106,9 @@ def perform(
 
 @contextmanager
 def sending(
-    effect: type[Effect[Any]] | str,
+    effect: type[Effect[P]] | str,
     *,
-    payload: Any,
+    payload: P | Mapping[str, Any],
     key: str | None = None,
     requested_by: Any = None,
     on_behalf_of: Any = None,
@@ -178,11 +185,11 @@ class Sending:
         self.answer = answer
 
 
-@async_unsafe(_IN_ASYNC.format("perform_later", "sync_to_async(effects.perform_later)(…)"))
+@_blocking("perform_later", "sync_to_async(effects.perform_later)(…)")
 def perform_later(
-    effect: type[Effect[Any]] | str,
+    effect: type[Effect[P]] | str,
     *,
-    payload: Any,
+    payload: P | Mapping[str, Any],
     key: str | None = None,
     requested_by: Any = None,
     on_behalf_of: Any = None,

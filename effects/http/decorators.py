@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from effects._commits import is_beside
 from effects._logs import get_logger
 from effects.conf import settings
+from effects.effect import Effect
 from effects.exceptions import JournalBesideError, NameUnusableError, PayloadError
 from effects.http.answers import STATUS, unavailable
 from effects.http.async_views import Handler, refuse_rest_framework, shielded
@@ -62,7 +63,7 @@ def idempotent(
     operation: str,
     *,
     mode: Literal["transactional", "journaled"],
-    performs: Iterable[Any] = (),
+    performs: Iterable[type[Effect[Any]] | str] = (),
     answer: Callable[..., Any] | None = None,
     required: bool = True,
     identity: Callable[[Any], str | None] | str | None = None,

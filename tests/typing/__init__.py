@@ -1,0 +1,1 @@
+"""What a type checker says to a project that uses the library."""
