@@ -54,7 +54,8 @@ def _compare_records(given: Any, back: Any, path: str) -> None:
     if type(back) is not type(given):
         _refuse(given, back, path)
     for field in dataclasses.fields(given):
-        if field.compare:
+        # what the class derives for itself and does not compare is a cache; all else is sent, compared or not
+        if field.init or field.compare:
             name = field.name
             _compare(getattr(given, name, None), getattr(back, name, None), f"{path}.{name}", json_form=False)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -33,6 +34,8 @@ METHODS = ("model_dump", "to_dict", "_asdict")
 MAX_DEPTH, MAX_VALUES = canonical.MAX_DEPTH, 100_000
 #: What a secret leaves, and is read back as one that is gone.
 _SECRET = {RESERVED: ""}
+#: Sequences of numbers to Python, a file to everybody else.
+_BYTES = (bytes, bytearray, memoryview)
 #: Python writes no longer integers as text unless it is told to.
 _MOST_BITS = 4096
 #: Of what is no data, as many are named.
@@ -58,7 +61,7 @@ def as_data(output: object) -> tuple[Any, dict[str, str]]:
     """Return an output in JSON's types, and which values were none: place → type.
 
     Text, numbers, True, False and None stay what they are. Mappings, dataclasses, attrs classes and objects with a
-    `model_dump`, `to_dict` or `_asdict` become objects; lists, tuples and sets become lists, a set in a fixed order; an
+    `model_dump`, `to_dict` or `_asdict` become objects; sequences and sets become lists, a set in a fixed order; an
     Enum becomes its value; a Decimal, UUID, date or aware datetime becomes text that `Effect.output_type` reads back;
     a Secret is masked. All else becomes text, cleaned. What is data already is returned as it is, but for its identity.
     """
@@ -105,16 +108,16 @@ class _Walk:
             return value
         if isinstance(value, str):
             return str.__str__(value)
-        if isinstance(value, Secret) or value == _SECRET:
+        if isinstance(value, Secret) or (isinstance(value, dict) and value == _SECRET):
             return dict(_SECRET)
         if isinstance(value, (int, float, Decimal, UUID, date)):
             return self._scalar(value, path)
         members = _members(value)
         if members is not None:
             return self._object(members, path, (*above, id(value)))
-        if isinstance(value, (set, frozenset)):
+        if isinstance(value, AbstractSet):
             value = sorted(value, key=lambda item: (type(item).__name__, repr(item)))
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, Sequence) and not isinstance(value, _BYTES):
             return self._array(value, path, (*above, id(value)))
         return self._other(value, path)
 

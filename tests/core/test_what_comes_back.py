@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from datetime import date, datetime, time, timedelta, timezone
@@ -101,6 +101,21 @@ class Move(_Bank, effects.Effect[Transfer]):
 @effects.register
 class MoveDict(_Bank, effects.Effect[dict]):
     operation = "bank.move_dict"
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A payload with fields that its own comparison passes over; they are sent all the same."""
+
+    amount: int = 1
+    note: Any = field(default=None, compare=False)
+    lines: tuple[Line, ...] = field(default=(), compare=False)
+    when: datetime | None = field(default=None, compare=False)
+
+
+@effects.register
+class MoveNoted(_Bank, effects.Effect[Noted]):
+    operation = "bank.move_noted"
 
 
 @dataclass(frozen=True)
@@ -215,6 +230,24 @@ class TestPayloads:
         """In words, with its place, before anything is recorded."""
         error = refused(Move, Transfer(**{"any_order": [], **values}))
         assert error.path == path
+
+    @pytest.mark.parametrize(
+        ("values", "path"),
+        [
+            ({"note": Decimal("1.50")}, "$.note"),
+            ({"note": {"pair": (1, 2)}}, "$.note.pair"),
+            ({"note": Status.PAID}, "$.note"),
+            ({"lines": [Line("a", Decimal(1))]}, "$.lines"),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_a_field_that_is_not_compared_is_sent_too(self, values: Any, path: str) -> None:
+        """`compare=False` says what makes two payloads equal, not what the provider gets."""
+        assert refused(MoveNoted, Noted(**values)).path == path
+        kept = Noted(note=["a"], lines=(Line("a", Decimal("1.50")),), when=TWICE)
+        now, later = sent(MoveNoted, kept)
+        assert is_same(now, kept)
+        assert is_same(later, kept)
 
     @pytest.mark.parametrize(
         ("payload", "path"),
@@ -374,6 +407,8 @@ class TestOutputs:
             ({"s": Status.PAID, "l": Level.ONE, "u": UUID(int=1)}, {"s": "paid", "l": 1, "u": str(UUID(int=1))}),
             ({Status.PAID: 1}, {"paid": 1}),
             (QueryDict("a=1"), {"a": "1"}),
+            ({"list": deque(["b", 1]), "range": range(2)}, {"list": ["b", 1], "range": [0, 1]}),
+            ({"names": {"b": 1, "a": 2}.keys()}, {"names": ["a", "b"]}),
         ],
         ids=lambda value: type(value).__name__,
     )

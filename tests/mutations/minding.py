@@ -28,6 +28,12 @@ MUTATIONS = (
         (Edit("effects/intents.py", "    refuse_changed(payload, loaded)\n", ""),),
     ),
     Mutation(
+        "a field that is not compared may come back as something else",
+        "§2 payload",
+        f"{_BACK}::TestPayloads::test_a_field_that_is_not_compared_is_sent_too",
+        (Edit("effects/fidelity.py", "        if field.init or field.compare:\n", "        if field.compare:\n"),),
+    ),
+    Mutation(
         "an SDK's object is kept as one text",
         "§3 output",
         f"{_BACK}::TestOutputs::test_what_can_be_data_is_data",
