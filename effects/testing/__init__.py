@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from effects.testing.assertions import assert_performed as assert_performed
+    from effects.testing.fakes import FakeOrder as FakeOrder
+    from effects.testing.fakes import FakeProvider as FakeProvider
     from effects.testing.probe import ProbeError as ProbeError
     from effects.testing.probe import ProbeReport as ProbeReport
     from effects.testing.probe import ProbeResult as ProbeResult
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from effects.testing.time import time_passes as time_passes
 
 _HOME_OF = {
+    "FakeOrder": "fakes",
+    "FakeProvider": "fakes",
     "ProbeError": "probe",
     "ProbeReport": "probe",
     "ProbeResult": "probe",

@@ -11,7 +11,7 @@ from effects.effect import Effect, get_effect
 from effects.types import Context, Permit, SendResult
 from effects.verdicts import Inconclusive, Verdict
 
-__all__ = ["ProviderScript", "UnscriptedCallError", "provider_says", "real_calls"]
+__all__ = ["ProviderScript", "UnscriptedCallError", "provider_says", "real_calls", "speaks_for"]
 
 #: What a provider answers: a result, an error to raise, or a function that decides.
 Answer = SendResult | BaseException | type[BaseException] | Callable[..., Any]
@@ -55,7 +55,7 @@ def provider_says(effect: type[Effect[Any]] | str, *sends: Answer, look_up: Any 
         effect: a registered effect, or its operation.
         sends: what `send` and `compensate` return or raise, one after the other; the last one repeats. A function is
             called with context and permit, as they are.
-        look_up: the same for `verify`: one answer, or several.
+        look_up: the same for `verify`: one answer, or several. A function is called with the context.
 
     Yields:
         The script: `sends` and `look_ups` record what reached the provider.
@@ -67,16 +67,23 @@ def provider_says(effect: type[Effect[Any]] | str, *sends: Answer, look_up: Any 
     instance = get_effect(effect)
     verdicts = look_up if isinstance(look_up, (tuple, list)) else (look_up,)
     script = ProviderScript(sends, tuple(verdicts))
-    # on the instance, not the class: subclasses and other effects keep their provider
-    before = dict(instance.__dict__)
-    instance.__dict__.update(send=script.send, compensate=script.send, verify=script.verify)
-    try:
+    with speaks_for(instance, script.send, script.verify):
         yield script
-    finally:
-        instance.__dict__.clear()
-        instance.__dict__.update(before)
     if script.unexpected:
         raise AssertionError("; ".join(script.unexpected))
+
+
+@contextmanager
+def speaks_for(effect: Effect[Any], send: Callable[..., Any], verify: Callable[..., Any]) -> Iterator[None]:
+    """Let these answer in the block what one effect's provider is sent and asked."""
+    # on the instance, not the class: subclasses and other effects keep their provider
+    before = dict(effect.__dict__)
+    effect.__dict__.update(send=send, compensate=send, verify=verify)
+    try:
+        yield
+    finally:
+        effect.__dict__.clear()
+        effect.__dict__.update(before)
 
 
 def _next(answers: list[Any], *arguments: Any) -> Any:

@@ -12,10 +12,11 @@ from django.db.models import F
 from effects.conf import settings
 from effects.reconcilers import SWEEPS
 
-__all__ = ["run_due", "time_passes"]
+__all__ = ["passed", "run_due", "time_passes"]
 
 #: More passes than any chain of hook, look-up, send and settle needs.
 PASSES = 10
+_passed = timedelta(0)
 
 
 def time_passes(delta: timedelta) -> None:
@@ -34,6 +35,13 @@ def time_passes(delta: timedelta) -> None:
                 model._default_manager.update(**{name: F(name) - delta for name in instants})
         with connections[settings.DATABASE].cursor() as cursor:
             cursor.execute("SET LOCAL effects.retention = 'off'")
+    global _passed  # noqa: PLW0603 - one clock for one process, as the journal is one
+    _passed += delta
+
+
+def passed() -> timedelta:
+    """Return how much time has passed by `time_passes` in this process: what a fake provider reckons by."""
+    return _passed
 
 
 def run_due() -> dict[str, int]:
