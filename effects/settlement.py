@@ -19,7 +19,7 @@ from effects._current import without_request
 from effects._faults import reach
 from effects._foreign import hold_interrupt, present_try
 from effects._logs import get_logger
-from effects._sql import is_read
+from effects._sql import why_no_read
 from effects.conf import is_set, settings
 from effects.effect import Effect
 from effects.exceptions import JournalBesideError, MarkedForRollbackError, OutcomeError, OutputUnavailableError
@@ -159,10 +159,10 @@ def _only_reading(operation: str) -> Iterator[None]:
         return
 
     def refuse(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if not is_read(sql):
+        if why := why_no_read(sql):
             raise JournalBesideError(
-                f"answer= of {operation!r} writes, and the journal is another database, so that the rows could stand "
-                "without the answer. Write them in the effect's settled(), keyed by context.ref."
+                f"answer= of {operation!r} {why.rstrip(',')}, and the journal is another database, so that the "
+                "rows could stand without the answer. Write them in the effect's settled(), keyed by context.ref."
             )
         return execute(sql, params, many, context)
 

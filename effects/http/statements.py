@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects._commits import committing
 from effects._current import RequestHandle, current
-from effects._sql import is_read, text_of
+from effects._sql import is_read, text_of, why_no_read
 from effects.exceptions import LocalWriteError, MarkedForRollbackError
 
 __all__ = ["ReadOnly", "Watch", "is_broken", "is_read", "marked_for_rollback"]
@@ -64,9 +64,9 @@ class ReadOnly:
         Raises:
             LocalWriteError: with the fix.
         """
-        if current() is self.handle and not committing() and not is_read(sql):
+        if current() is self.handle and not committing() and (why := why_no_read(sql)):
             raise LocalWriteError(
-                f"The view {self.handle.operation.name!r} declares performs= and writes outside of finishing(): "
+                f"The view {self.handle.operation.name!r} declares performs= and {why} outside of finishing(): "
                 f"{text_of(sql)[:120]!r}. After a crash such a row would stand without its effect, or be written "
                 "twice. Write it in the effect's settled(), or in `with effects.current().finishing():`, or give the "
                 "view local_writes=True, which gives up that its key is freed where nothing was sent."

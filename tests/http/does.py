@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from rest_framework import serializers
 from rest_framework.exceptions import APIException, NotFound, PermissionDenied, Throttled
@@ -307,6 +307,19 @@ def finish_clash(data: dict[str, Any]) -> Any:
 
 def _current() -> Any:
     return effects.current()
+
+
+@does
+def runs(data: dict[str, Any]) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(data["sql"])
+    return Response({}, status=data.get("status", 200))
+
+
+@does
+def unites(data: dict[str, Any]) -> Any:
+    groups = Group.objects.order_by("pk").values_list("name")
+    return Response({"names": list(groups[:1].union(groups[1:2]))})
 
 
 @does

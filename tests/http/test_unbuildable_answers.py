@@ -340,5 +340,5 @@ class TestWritesOutsideOfFinishing:
                 cursor.execute(sql)
 
         told.handle = writes
-        with pytest.raises(LocalWriteError, match="writes outside"):
+        with pytest.raises(LocalWriteError, match=r"writes \(\w+\) outside"):
             send("/api/", raises=True)

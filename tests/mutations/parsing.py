@@ -1,0 +1,36 @@
+"""Rules of what is read of a request and of a statement: a write is never taken for a read, nor a file for another."""
+
+from __future__ import annotations
+
+from tests.mutations.rule import Edit, Mutation
+
+__all__ = ["MUTATIONS"]
+
+_STATEMENTS = "tests/http/test_statements.py"
+
+MUTATIONS = (
+    Mutation(
+        "a write in a common table expression is a read",
+        "design 6: what is not plainly a SELECT is refused",
+        f"{_STATEMENTS}::test_all_else_is_a_write",
+        (
+            Edit(
+                "effects/_sql.py",
+                'if (found := _WRITES.search(statement)) else ""',
+                'if (found := _WRITES.match(statement)) else ""',
+            ),
+        ),
+    ),
+    Mutation(
+        "a query in parentheses is a write",
+        "design 6: what only reads needs no finishing()",
+        f"{_STATEMENTS}::test_a_union_of_the_orm",
+        (
+            Edit(
+                "effects/_sql.py",
+                'if (why := _why_no_read(each.lstrip(" (")))',
+                "if (why := _why_no_read(each))",
+            ),
+        ),
+    ),
+)
