@@ -6,6 +6,7 @@ A type that no JSON can fill would fail at the first call, or days later in a wo
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,7 @@ class _Reader:
                 yield f"{path}.{name}: an InitVar is not kept, so that it could not be given again; make it a field"
             elif name in known and known[name].init:
                 yield from self.problems(hint, f"{path}.{name}")
+        yield from _of_constructor(cls, [field.name for field in known.values() if field.init], path)
 
     def _of_union(self, hint: Any, path: str) -> Iterator[str]:
         members = [bare_hint(member) for member in typing.get_args(hint)]
@@ -100,6 +102,17 @@ class _Reader:
             if text in known:
                 yield f"{path}: {name} has {known[text]!r:.80} and {value!r:.80}, which are both written as {text:.80}"
             known[text] = value
+
+
+def _of_constructor(cls: Any, names: Sequence[str], path: str) -> Iterator[str]:
+    """Say why a class cannot be made of its fields alone, which is all that is kept."""
+    if inspect.isabstract(cls):
+        yield f"{path}: {cls.__name__} is abstract, so that nothing can be read as it; name the classes that are meant"
+        return
+    try:
+        inspect.signature(cls).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        yield f"{path}: {cls.__name__}() does not take its own fields ({error}); leave __init__ to the dataclass"
 
 
 def _is_text(hint: Any) -> bool:

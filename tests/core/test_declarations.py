@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import dataclasses
 import os
@@ -74,6 +75,54 @@ class Typed(TypedDict):
     amount: int
 
 
+@dataclasses.dataclass
+class Renamed:
+    """Its constructor knows its field by another name."""
+
+    amount: int
+
+    def __init__(self, cents: int) -> None:
+        self.amount = cents
+
+
+@dataclasses.dataclass
+class Extra:
+    """Its constructor needs more than is kept."""
+
+    amount: int
+
+    def __init__(self, amount: int, rate: int) -> None:
+        self.amount = amount * rate
+
+
+@dataclasses.dataclass(init=False)
+class Bare:
+    """Its constructor takes nothing."""
+
+    amount: int = 0
+
+
+@dataclasses.dataclass
+class Shape(abc.ABC):
+    """It has no instances of its own."""
+
+    amount: int
+
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Return it."""
+
+
+@dataclasses.dataclass
+class Open:
+    """Its constructor takes its fields, and more."""
+
+    amount: int
+
+    def __init__(self, **values: Any) -> None:
+        self.amount = values["amount"]
+
+
 def payload_of(hint: Any, **defaults: Any) -> type[Any]:
     return dataclasses.make_dataclass("Payload", [("field", hint, dataclasses.field(**defaults))], frozen=True)
 
@@ -121,6 +170,23 @@ def test_a_payload_that_would_not_come_back_is_refused_where_it_is_declared(hint
         registered(payload_of(hint))
 
 
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (Renamed, r"\$: Renamed\(\) does not take its own fields"),
+        (Extra, "'rate'"),
+        (Bare, "does not take its own fields"),
+        (Shape, r"\$: Shape is abstract"),
+        (payload_of(list[Shape | None]), r"\$\.field\[\]: Shape is abstract"),
+    ],
+    ids=str,
+)
+def test_a_class_that_cannot_be_made_of_its_fields_is_refused(payload: Any, words: str) -> None:
+    """A worker is given the fields alone, and has to make the payload of them."""
+    with pytest.raises(exceptions.EffectDefinitionError, match=words):
+        registered(payload)
+
+
 @pytest.mark.parametrize("payload", [float, Typed, User, set, payload_of(datetime) | None], ids=str)
 def test_a_payload_itself_is_what_json_can_fill(payload: Any) -> None:
     """A dataclass, or a dict; a mapping that no isinstance() knows is refused too."""
@@ -143,6 +209,8 @@ def test_what_can_be_filled_registers() -> None:
 
     Node.__annotations__["children"] = list[Node]
     registered(Node)
+    registered(Open)
+    registered(dataclasses.make_dataclass("Strict", [("amount", int)], kw_only=True, slots=True))
     registered(dict, output_type=payload_of(float | Rate))
     registered(dict, output_type=payload_of(dict[str, Any]))
     with pytest.raises(exceptions.EffectDefinitionError, match="output_type would not come back"):

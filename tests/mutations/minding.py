@@ -34,6 +34,16 @@ MUTATIONS = (
         (Edit("effects/fidelity.py", "        if field.init or field.compare:\n", "        if field.compare:\n"),),
     ),
     Mutation(
+        "a payload that cannot be made of its fields registers",
+        "§5 Effect",
+        "tests/core/test_declarations.py::test_a_class_that_cannot_be_made_of_its_fields_is_refused",
+        (
+            Edit(
+                "effects/hints.py", "    if inspect.isabstract(cls):\n", "    return\n    if inspect.isabstract(cls):\n"
+            ),
+        ),
+    ),
+    Mutation(
         "an SDK's object is kept as one text",
         "§3 output",
         f"{_BACK}::TestOutputs::test_what_can_be_data_is_data",
