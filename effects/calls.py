@@ -25,7 +25,7 @@ from effects.exceptions import EffectDefinitionError, EffectsError, JournalBesid
 from effects.failures import classify, read_answer
 from effects.intents import Intent, binding_of, make_intent, refuse_to_wait
 from effects.models import Execution
-from effects.outcomes import AwaitingApproval, Outcome
+from effects.outcomes import Outcome
 from effects.settlement import in_tenant
 from effects.signals import announce
 from effects.types import Context, Permit, SendResult
@@ -330,9 +330,7 @@ aget = sync_to_async(queries.get, thread_sensitive=True)
 
 def _perform(intent: Intent, handle: RequestHandle | None) -> Outcome:
     found = _sending.license_intent(intent, handle)
-    outcome = (_sending.send(found) if isinstance(found, _sending.License) else found).outcome
-    # until when they decide stands in the approval's row
-    return queries.get_outcome(outcome.ref) if isinstance(outcome, AwaitingApproval) else outcome
+    return (_sending.send(found) if isinstance(found, _sending.License) else found).outcome
 
 
 @contextmanager

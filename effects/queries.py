@@ -13,12 +13,11 @@ from django.core.exceptions import ValidationError
 
 from effects._commits import reaching
 from effects.exceptions import ExecutionNotFoundError
-from effects.models import Approval, Execution, Request
+from effects.models import Execution, Request
 from effects.outcomes import Outcome
 from effects.snapshots import ExecutionSnapshot, RequestSnapshot, outcome_of, request_snapshot, snapshot
-from effects.states import APPROVAL_LIVE, ExecutionState, values
 
-__all__ = ["await_", "get", "get_outcome", "get_request", "is_key_held", "list_held_outcomes", "wait"]
+__all__ = ["await_", "get", "get_request", "is_key_held", "list_held_outcomes", "wait"]
 
 #: The longest pause between two looks of `wait`.
 LONGEST_PAUSE = 0.5
@@ -34,16 +33,6 @@ def get(ref: str | UUID) -> ExecutionSnapshot:
         return snapshot(Execution.objects.get(pk=ref))
     except (Execution.DoesNotExist, ValidationError) as error:
         raise ExecutionNotFoundError(f"There is no execution {ref}") from error
-
-
-def get_outcome(ref: str | UUID) -> Outcome:
-    """Return the outcome of that ref, with `decide_by` where people must decide."""
-    execution = get(ref)
-    if execution.state is not ExecutionState.AWAITING_APPROVAL:
-        return execution.outcome
-    row = Execution.objects.get(pk=ref)
-    live = Approval.objects.filter(execution_id=row.pk, state__in=values(APPROVAL_LIVE)).first()
-    return outcome_of(row, live.decide_by if live else None)
 
 
 def get_request(ref: str | UUID) -> RequestSnapshot:

@@ -12,7 +12,7 @@ from effects._foreign import hold_interrupt
 from effects._logs import get_logger
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
-from effects.models import Execution, Request
+from effects.models import Approval, Execution, Request
 from effects.outcomes import (
     Abandoned,
     Accepted,
@@ -28,7 +28,7 @@ from effects.outcomes import (
     Rejected,
     Uncertain,
 )
-from effects.states import EXECUTION_SETTLED, REQUEST_ENDED, ExecutionState, RequestState
+from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, REQUEST_ENDED, ExecutionState, RequestState, values
 from effects.summaries import predecessors_in
 from effects.types import Actor, Context, Item
 
@@ -56,8 +56,8 @@ def actor_from_json(data: dict[str, str] | None) -> Actor | None:
     return Actor(data["id"], data.get("label", "")) if data else None
 
 
-def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
-    """Return the outcome that a row stands for; `decide_by` is known to the approval's row alone."""
+def outcome_of(row: Execution) -> Outcome:
+    """Return the outcome that a row stands for; one that waits for people costs a query, for their time."""
     common: dict[str, Any] = {
         "ref": str(row.pk),
         "operation": row.operation,
@@ -80,7 +80,7 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
         case ExecutionState.PENDING:
             return Pending(**common, due_at=row.due_at)
         case ExecutionState.AWAITING_APPROVAL:
-            return AwaitingApproval(**common, decide_by=decide_by or row.due_at)
+            return AwaitingApproval(**common, decide_by=_decide_by(row))
         case ExecutionState.EXECUTING:
             return Executing(**common)
         case ExecutionState.ACCEPTED:
@@ -89,6 +89,11 @@ def outcome_of(row: Execution, decide_by: datetime | None = None) -> Outcome:
             return Uncertain(**common, reason=str(row.reason), message=row.failure_message)
         case _:
             return NeedsIntervention(**common, reason=str(row.reason), message=row.failure_message)
+
+
+def _decide_by(row: Execution) -> datetime | None:
+    live = Approval.objects.filter(execution_id=row.pk, state__in=values(APPROVAL_LIVE))
+    return live.values_list("decide_by", flat=True).first()
 
 
 def _output_of(row: Execution) -> Any:
