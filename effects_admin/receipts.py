@@ -1,6 +1,7 @@
 """The list of all receipts, and the page of each."""
 
 # Django's hooks are given more than each needs.
+# ruff: noqa: ARG002
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ import json
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import label_for_field, lookup_field, unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -39,7 +43,6 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
     search_help_text = "Exactly: the ref of an execution or of a request."
     fields = ("of_what", "sequence", "at_shown", "event", "said", "from_state", "to_state", "reason", "revision",
               "epoch", "may_have_applied", "actor_id_shown", "actor_label_shown", "evidence_shown")  # fmt: skip
-    readonly_fields = ("of_what", "at_shown", "said", "actor_id_shown", "actor_label_shown", "evidence_shown")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receipt]:
         """Return the rows with what they are of, without the payloads."""
@@ -53,10 +56,31 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
             row.evidence = read_evidence(row.evidence, request.user, row)
         return row
 
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show the receipt's page; there is no form on it, and no history but itself."""
+        if request.method not in ("GET", "HEAD"):
+            raise PermissionDenied
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            raise Http404(f"There is no receipt {object_id!r}.")
+        facts = [
+            (label_for_field(name, Receipt, self), _shown(lookup_field(name, row, self)[2])) for name in self.fields
+        ]
+        title = f"{headline(row)}, receipt {row.sequence}"
+        context = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "facts": facts}
+        return TemplateResponse(request, "effects_admin/receipt.html", context)
+
     @admin.display(description="evidence")
     def evidence_shown(self, row: Receipt) -> SafeString:
         """What it has on file."""
-        return format_html('<pre class="fx-pre">{}</pre>', pretty(json.dumps(row.evidence)))
+        return format_html(
+            '<pre class="fx-pre" tabindex="0" role="region" aria-label="Evidence">{}</pre>',
+            pretty(json.dumps(row.evidence)),
+        )
 
     @admin.display(description="at")
     def at_shown(self, row: Receipt) -> SafeString | str:
@@ -94,3 +118,12 @@ class ReceiptAdmin(ReadOnlyAdmin[Receipt]):
         target: Any = row.execution or row.request
         url = reverse(views.url_name(target, "change"), args=[target.pk])
         return format_html('<a href="{}">{}</a>', url, visible(target))
+
+
+def _shown(value: Any) -> str:
+    """Return one fact as people read it."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, SafeString) else visible(value)

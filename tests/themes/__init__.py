@@ -1,0 +1,1 @@
+"""The console under themes that take the place of Django's admin."""

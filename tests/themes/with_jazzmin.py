@@ -1,0 +1,10 @@
+"""Settings of the test suite, with the theme jazzmin in front of Django's admin."""
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = ["jazzmin", *INSTALLED_APPS]
+ROOT_URLCONF = "tests.themes.urls"
+# runserver serves static files then
+DEBUG = True
+JAZZMIN_SETTINGS = {"use_google_fonts_cdn": False}
