@@ -8,17 +8,13 @@ release.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from io import BytesIO
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from django.conf import settings as django_settings
-from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
-from django.core.files.uploadhandler import load_handler
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, QueryDict, RawPostDataException, UnreadablePostError
-from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.utils.translation import gettext as _
 
 from effects.exceptions import EffectsError
@@ -27,16 +23,16 @@ __all__ = [
     "BodyTooLargeError",
     "BodyUnreadableError",
     "FingerprintFields",
-    "Multipart",
     "Request",
+    "announced_length",
     "consumed_error",
     "django_request",
-    "file_parts",
     "form_fields",
+    "largest_in_memory",
     "parsed_form",
     "parsed_json",
     "read_body",
-    "read_multipart",
+    "refuse_chunked",
 ]
 
 Request = Any
@@ -120,7 +116,7 @@ def read_body(http: HttpRequest, limit: int) -> bytes | None:
         BodyTooLargeError: If it is longer than `limit` or than `DATA_UPLOAD_MAX_MEMORY_SIZE`.
         BodyUnreadableError: If the client hung up, or the length is not known.
     """
-    announced = _announced_length(http)
+    announced = announced_length(http)
     already_read = hasattr(http, "_body")
     if not already_read and announced is not None and announced > limit:
         raise BodyTooLargeError(limit)
@@ -138,7 +134,7 @@ def read_body(http: HttpRequest, limit: int) -> bytes | None:
         # A server may hand out what arrived before the client hung up, without an error.
         raise BodyUnreadableError(_("It could not be read to its end."))
     if not body:
-        _refuse_chunked(http, announced)
+        refuse_chunked(http, announced)
     return body
 
 
@@ -150,7 +146,7 @@ def parsed_form(request: Request) -> QueryDict:
     """
     http = django_request(request)
     form = vars(request).get("_data") if request is not http else vars(http).get("_post")
-    if not isinstance(form, QueryDict) or (not form and _announced_length(http)):
+    if not isinstance(form, QueryDict) or (not form and announced_length(http)):
         raise consumed_error()
     return form
 
@@ -171,62 +167,6 @@ def parsed_json(request: Request) -> Any:
     return value
 
 
-class Multipart(NamedTuple):
-    """A parsed multipart body.
-
-    Attributes:
-        fields: MultiValueDict of what is no file.
-        files: MultiValueDict of uploaded files.
-        ours: Whether the files were parsed for the fingerprint alone, and are to be closed after it.
-    """
-
-    fields: Any
-    files: Any
-    ours: bool = False
-
-
-def read_multipart(request: Request, limit: int) -> Multipart:
-    """Return fields and files of a multipart body, parsed by whoever handles this request.
-
-    Django streams files to its upload handlers, so a large body is not loaded whole; only for methods other
-    than POST outside of DRF, which Django does not parse, it is, within `DATA_UPLOAD_MAX_MEMORY_SIZE`.
-
-    Args:
-        request: Django's request, or DRF's.
-        limit: Most characters in names and values that are no files.
-
-    Returns:
-        Fields and files.
-
-    Raises:
-        BodyTooLargeError: If the fields exceed the limit.
-        BodyUnreadableError: If it is malformed, the client hung up, or the stream was consumed by somebody
-        who
-            did not keep what it held.
-    """
-    http = django_request(request)
-    if request is http and (_announced_length(http) or 0) <= min(limit, _largest_in_memory(limit)):
-        # a view that takes JSON reads the bytes, whatever a client says that they are; parsed, they would be gone
-        read_body(http, limit)
-    multipart = _parse_multipart(request, http, limit)
-    fields, files = multipart.fields, multipart.files
-    if not hasattr(fields, "getlist"):
-        raise BodyUnreadableError(
-            _("It could not be compared."),
-            f"The parser of this view returns a {type(fields).__name__}; name what counts by a callable.",
-        )
-    announced = _announced_length(http)
-    if not fields and not files:
-        _refuse_chunked(http, announced)
-        if (announced or 0) > _longest_empty_multipart(http):
-            # Django remembers a failed parse as an empty form; the digest of that would be a lie.
-            raise consumed_error()
-    _refuse_cut_stream(http)
-    if sum(len(name) + len(value) for name, value in form_fields(fields)) > limit:
-        raise BodyTooLargeError(limit)
-    return multipart
-
-
 def form_fields(form: Any) -> Iterator[tuple[str, str]]:
     """Return names and values in the order of the names; the values of one name in the order sent.
 
@@ -239,66 +179,18 @@ def form_fields(form: Any) -> Iterator[tuple[str, str]]:
                 yield name, value
 
 
-def file_parts(multipart: Multipart) -> Iterator[tuple[str, str, str, str, str]]:
-    """Return field name, file name, content type, charset and SHA-256 of each file; files are read in chunks.
-
-    Raises:
-        BodyUnreadableError: If a file was closed or handed on by an upload handler, so that its contents
-        are gone.
-    """
-    for name in sorted(multipart.files):
-        for file in multipart.files.getlist(name):
-            hasher = hashlib.sha256()
-            try:
-                for chunk in file.chunks():
-                    hasher.update(chunk)
-                if multipart.ours:
-                    file.close()
-                else:
-                    file.seek(0)
-            except (OSError, ValueError, AttributeError, TypeError) as error:
-                raise BodyUnreadableError(
-                    _("An uploaded file could not be read."),
-                    f"The file in {name!r} was closed or taken away before it could be compared.",
-                ) from error
-            yield name, file.name or "", file.content_type or "", file.charset or "", hasher.hexdigest()
-
-
-def _parse_multipart(request: Request, http: HttpRequest, limit: int) -> Multipart:
-    try:
-        return _parsed_by_owner(request, http)
-    except RawPostDataException as error:
-        raise consumed_error() from error
-    except RequestDataTooBig as error:
-        raise BodyTooLargeError(django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE or limit) from error
-    except (TooManyFieldsSent, TooManyFilesSent) as error:
-        # both messages name the setting alone
-        raise BodyUnreadableError(_("It has too many fields or files."), str(error)) from error
-    except UnreadablePostError as error:
-        raise BodyUnreadableError(_("It could not be read to its end.")) from error
-    except MultiPartParserError as error:
-        raise BodyUnreadableError(_("It is not well-formed multipart/form-data.")) from error
-
-
-def _parsed_by_owner(request: Request, http: HttpRequest) -> Multipart:
-    if request is not http:
-        return Multipart(request.POST, request.FILES)
-    if http.method == "POST":
-        if not hasattr(http, "_post") and http._read_started and not hasattr(http, "_body"):
-            raise consumed_error()
-        return Multipart(http.POST, http.FILES)
-    body = http.body
-    handlers = [load_handler(path, http) for path in django_settings.FILE_UPLOAD_HANDLERS]
-    parser = MultiPartParser(http.META, BytesIO(body), handlers, http.encoding)
-    return Multipart(*parser.parse(), ours=True)
-
-
-def _largest_in_memory(limit: int) -> int:
+def largest_in_memory(limit: int) -> int:
+    """Return how many bytes of a body Django reads into memory, `limit` where it reads any number."""
     most = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     return limit if most is None else most
 
 
-def _announced_length(http: HttpRequest) -> int | None:
+def announced_length(http: HttpRequest) -> int | None:
+    """Return the Content-Length, None where there is none.
+
+    Raises:
+        BodyUnreadableError: If it is no number.
+    """
     text = http.META.get("CONTENT_LENGTH") or ""
     try:
         return int(text) if text else None
@@ -306,26 +198,15 @@ def _announced_length(http: HttpRequest) -> int | None:
         raise BodyUnreadableError(_("Its Content-Length is not a number.")) from error
 
 
-def _refuse_chunked(http: HttpRequest, announced: int | None) -> None:
+def refuse_chunked(http: HttpRequest, announced: int | None) -> None:
+    """Refuse a body that Django does not see.
+
+    Raises:
+        BodyUnreadableError: If it was sent in chunks, without a length.
+    """
     # Under WSGI Django takes a body without Content-Length for empty, whatever was sent.
     if announced is None and "chunked" in http.META.get("HTTP_TRANSFER_ENCODING", "").lower():
         raise BodyUnreadableError(_("It was sent without a Content-Length."))
-
-
-def _refuse_cut_stream(http: HttpRequest) -> None:
-    """Refuse a body that ended early: Django's parser takes a file that was cut off for a whole one."""
-    stream = getattr(http, "_stream", None)
-    limit, position = getattr(stream, "limit", None), getattr(stream, "_pos", None)
-    if isinstance(limit, int) and isinstance(position, int) and position < limit:
-        raise BodyUnreadableError(_("It could not be read to its end."))
-
-
-def _longest_empty_multipart(http: HttpRequest) -> int:
-    # RFC 2046 §5.1.1: two dashes, at most 70 characters of boundary, two dashes, line ends. The shortest
-    # part adds "Content-Disposition: form-data" to a boundary that stands twice, and passes this by its
-    # length.
-    boundary = (http.content_params or {}).get("boundary", "")
-    return len(boundary) + len("----") + 2 * len("\r\n")
 
 
 def consumed_error() -> BodyUnreadableError:

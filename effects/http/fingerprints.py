@@ -31,18 +31,16 @@ from effects.http.bodies import (
     BodyTooLargeError,
     BodyUnreadableError,
     FingerprintFields,
-    Multipart,
     Request,
     consumed_error,
     django_request,
-    file_parts,
     form_fields,
     parsed_form,
     parsed_json,
     read_body,
-    read_multipart,
 )
 from effects.http.json_bodies import MAX_MARKS, json_of_bytes, json_of_value, refuse_unreadable
+from effects.http.uploads import Multipart, brings_files, file_parts, read_multipart, read_upload
 
 __all__ = [
     "DEFINITIONS",
@@ -63,6 +61,7 @@ PARTS = ("method", "path", "query", "body", "media_type")
 JSON_TYPES = ("application/json", "text/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
 MULTIPART_TYPE = "multipart/form-data"
+CSRF_FIELD = "csrfmiddlewaretoken"
 _ASCII = bytes(range(128))
 MAX_FIELDS = 10_000
 """Most fields of a form or a query that are taken apart; `DATA_UPLOAD_MAX_NUMBER_FIELDS` may name fewer."""
@@ -196,6 +195,13 @@ def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) 
         value = fields(request)
         return ("callable", value if isinstance(value, bytes) else dump(value))
     limit = settings.MAX_FINGERPRINT_BYTES
+    if brings_files(request, _is_known):
+        upload = read_upload(request, limit)
+        if upload.multipart.files:
+            return ("upload", *_multipart(upload.multipart, fields), upload.raw or b"")
+        if upload.raw is None:
+            raise consumed_error()
+        return _bytes(http, upload.raw)
     if media_type == MULTIPART_TYPE:
         return ("multipart", *_multipart(read_multipart(request, limit), fields))
     raw = read_body(http, limit)
@@ -213,7 +219,17 @@ def _body(request: Request, http: HttpRequest, media_type: str, fields: Fields) 
             return ("form", *(text for pair in pairs if _counts(fields, pair[0]) for text in pair))
     if raw is None:
         raise consumed_error()
-    return ("bytes", raw)
+    return _bytes(http, raw)
+
+
+def _is_known(media_type: str) -> bool:
+    return _is_json(media_type) or media_type in (FORM_TYPE, MULTIPART_TYPE)
+
+
+def _bytes(http: HttpRequest, raw: bytes) -> Iterable[str | bytes]:
+    """Return a body that counts by its bytes, with the name that it may have as a file (RFC 6266)."""
+    name = http.META.get("HTTP_CONTENT_DISPOSITION")
+    return ("bytes", raw) if name is None else ("bytes", raw, name)
 
 
 def _json_read_before(request: Request, fields: FingerprintFields | None) -> str:
@@ -224,6 +240,9 @@ def _json_read_before(request: Request, fields: FingerprintFields | None) -> str
 
 
 def _counts(fields: FingerprintFields | None, name: str) -> bool:
+    """Return whether a form's field counts; Django's CSRF token, fresh in each page, does where it is included."""
+    if name == CSRF_FIELD and (fields is None or fields.include is None):
+        return False
     return fields is None or fields.counts(name)
 
 
@@ -232,7 +251,7 @@ def _multipart(multipart: Multipart, fields: FingerprintFields | None) -> Iterab
         if _counts(fields, name):
             yield from ("field", name, value)
     for part in file_parts(multipart):
-        if _counts(fields, part[0]):
+        if fields is None or fields.counts(part[0]):
             yield from ("file", *part)
 
 

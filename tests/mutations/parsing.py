@@ -33,4 +33,22 @@ MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "an upload counts by its bytes alone",
+        "cases: http 33",
+        "tests/http/test_uploads.py::test_a_file_counts_with_its_name_and_contents",
+        (Edit("effects/http/fingerprints.py", "        if upload.multipart.files:\n", "        if False:\n"),),
+    ),
+    Mutation(
+        "a form's fresh token makes it another request",
+        "cases: http 34",
+        "tests/http/test_uploads.py::test_the_csrf_token_of_a_multipart_form_does_not_count",
+        (
+            Edit(
+                "effects/http/fingerprints.py",
+                "if name == CSRF_FIELD and (fields is None or fields.include is None):",
+                "if False:",
+            ),
+        ),
+    ),
 )
