@@ -21,7 +21,7 @@ from effects.conf import settings
 from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.http.answers import REPLAYED, STATUS
-from effects.http.call_paths import protection_behind, protection_of
+from effects.http.call_paths import BEHIND, protection_behind, protection_of
 from effects.http.keys import HEADER
 from effects.http.protection import Protection
 from effects.operations import operations
@@ -231,6 +231,7 @@ def _protections(callback: Any) -> Iterator[Protection]:
     """Return what protects a URL's callback: the function itself, or methods of the class behind it."""
     owner = getattr(callback, "cls", None) or getattr(callback, "view_class", None)
     if owner is None:
+        yield from getattr(callback, BEHIND, ())
         told = protection_of(callback)
         if told is not None:
             yield told

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, cast
 
 from effects.http.protection import Protection
 
-__all__ = ["MARK", "protection_behind", "protection_of"]
+__all__ = ["BEHIND", "MARK", "protection_behind", "protection_of"]
 
 #: The attribute by which a protected view is known through decorators that copy attributes.
 MARK = "effects_protection"
+#: The attribute of a URL's callback that leads to several protected functions.
+BEHIND = "effects_protections"
 
 _READS_ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _READS_VARIABLE = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
@@ -24,9 +25,12 @@ from effects.exceptions import (
 from effects.http.answers import rendered
 from effects.operations import says_not_finished
 
-__all__ = ["OURS", "Call", "HandlerNotFinishedError", "call_of"]
+__all__ = ["BOUND", "OURS", "Call", "HandlerNotFinishedError", "call_of"]
 
 log = get_logger("effects.http")
+
+#: The attribute of a request that django-ninja runs one of its operations for.
+BOUND = "_effects_ninja_operation"
 
 
 class HandlerNotFinishedError(EffectsError):
@@ -125,10 +129,14 @@ class Call:
         raise error
 
 
-def call_of(request: Any, run: Callable[[], HttpResponseBase]) -> Call:
+def call_of(request: Any, run: functools.partial[Any]) -> Call:
     """Return the call of a view; REST framework's request is known by the one inside."""
     if hasattr(request, "_request"):
         from effects.http.drf import ViewCall  # noqa: PLC0415 - REST framework is optional
 
         return ViewCall(request, run)
+    if hasattr(request, BOUND):
+        from effects.http.ninja import OperationCall  # noqa: PLC0415 - django-ninja is optional
+
+        return OperationCall(request, run)
     return Call(request, run)

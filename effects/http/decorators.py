@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MethodType
@@ -76,8 +77,8 @@ def idempotent(
     """Run a view once for each idempotency key, and answer a repeated request with the first answer's bytes.
 
     Stands on methods of `APIView` and `ViewSet` (above or below `@action`) and of Django's class-based views, below
-    `@api_view`, and on plain views; journaled, also on async ones of Django. Authentication, permissions, throttles and
-    negotiation run before it, on replays too.
+    `@api_view`, below django-ninja's `@api.post`, and on plain views; journaled, also on async ones of Django.
+    Authentication, permissions, throttles and negotiation run before it, on replays too.
 
     Args:
         operation: the name of what is protected: "orders.refund".
@@ -122,6 +123,15 @@ class Protected:
         self.effects_protection = protection
         # enough where this is the URL's callback; Django asks the callback alone
         self._non_atomic_requests = set(connections)
+        # django-ninja resolves the function's annotations by its module, and lets others work on what it makes of it
+        self.__globals__ = getattr(inspect.unwrap(view), "__globals__", {})
+        self._ninja_contribute_to_operation = [self._adopt, *getattr(view, "_ninja_contribute_to_operation", ())]
+
+    def _adopt(self, operation: Any) -> None:
+        """Take over what django-ninja has made of the function."""
+        from effects.http.ninja import adopt  # noqa: PLC0415 - django-ninja is optional
+
+        adopt(operation, self.effects_protection)
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         """Learn the class: its views leave ATOMIC_REQUESTS."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -26,6 +26,7 @@ from effects.http.case_blocks import unmarked_test_blocks
 
 __all__ = [
     "exempt",
+    "exempted",
     "is_async",
     "refuse_inner_method",
     "refuse_outer_transaction",
@@ -65,6 +66,11 @@ def refuse_placement(view: Any, operation: str, mode: str) -> None:
         raise ImproperlyConfigured(
             f"{line} goes on the method of the class-based view, not around as_view():\n\n    class …(View):\n"
             f"        {line}\n        def post(self, request): …"
+        )
+    if hasattr(view, "_ninja_operation") or hasattr(getattr(inspect.unwrap(view), "__self__", None), "view_func"):
+        raise ImproperlyConfigured(
+            f"{line} goes below the decorator of django-ninja, which calls the function itself, and not through "
+            f"decorate_view:\n\n    @api.post('/…')\n    {line}\n    def {name}(request, …): …"
         )
     if not callable(view):
         raise ImproperlyConfigured(f"{line} goes on a view, not on {view!r}")
@@ -154,14 +160,20 @@ def exempt(owner: type[Any]) -> None:
 
     def as_view(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
         inherited = own.__get__(None, cls) if own is not None else super(owner, cls).as_view
-        return _exempted(inherited(*args, **kwargs), cls)
+        callback = inherited(*args, **kwargs)
+        return exempted(callback, functools.partial(_leads_to_protected, callback, cls))
 
     setattr(owner, _EXEMPT, True)
     owner.as_view = classonlymethod(as_view)
 
 
-def _exempted(callback: Any, cls: type[Any]) -> Any:
-    """Return the URL callback, out of ATOMIC_REQUESTS for protected methods alone."""
+def exempted(callback: Any, leads_to_protected: Callable[[str], bool]) -> Any:
+    """Return a URL's callback, out of ATOMIC_REQUESTS for protected methods alone.
+
+    Args:
+        callback: the URL's.
+        leads_to_protected: whether a request of an HTTP method reaches something protected.
+    """
     everything = set(connections)
     exempted_before = set(getattr(callback, "_non_atomic_requests", ()))
     if iscoroutinefunction(callback):
@@ -174,7 +186,7 @@ def _exempted(callback: Any, cls: type[Any]) -> Any:
     @functools.wraps(callback)
     def view(request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:
         with ExitStack() as stack:
-            if _leads_to_protected(callback, cls, request.method or ""):
+            if leads_to_protected(request.method or ""):
                 stack.enter_context(unmarked_test_blocks())
             else:
                 for alias in _atomic_aliases(exempted_before):

@@ -1,0 +1,1 @@
+"""Protected operations of django-ninja."""
