@@ -3,7 +3,9 @@
 The header is a structured field: an Item that is a String (draft-ietf-httpapi-idempotency-key-header §2.1,
 RFC 9651 §3.3.3). Clients in the field mostly send the key bare, so a bare token is taken as the same key:
 `"K"` and `K` are one. Nothing is guessed beyond that; a header that two readers could read as two keys is
-refused.
+refused. So is any comma: a server joins two header lines by one, and shows nobody that it did. Two lines `"a` and `b"`
+would be one string, `"a,b"` behind one server and `"a, b"` behind another (RFC 9651 §4.2 warns of it), so that a retry
+that comes another way would be another request.
 """
 
 from __future__ import annotations
@@ -57,14 +59,15 @@ def parse_key(raw: str | None) -> str | None:
 
     Raises:
         KeyInvalidError: For an empty or blank key, one over 255 characters, non-ASCII and control
-        characters, a
-            list or repeated header, broken quoting, and broken parameters. Well-formed parameters are
-            ignored, as RFC 9651 §2 lets them be.
+        characters, a comma, which a list and a repeated header have, broken quoting, and broken parameters.
+        Well-formed parameters are ignored, as RFC 9651 §2 lets them be.
     """
     if raw is None:
         return None
     if _UNPRINTABLE.search(raw):
         raise KeyInvalidError(_("It holds characters other than printable ASCII."))
+    if "," in raw:
+        raise KeyInvalidError(_("It must be one key in one header line, not a list, and hold no comma."))
     text = raw.strip(" ")
     if not text:
         raise KeyInvalidError(_("It is empty."))
@@ -102,8 +105,6 @@ def _parse_item(text: str) -> object:
 
 
 def _explain(text: str) -> str:
-    if "," in text:
-        return _("It must be one key in one header line, not a list.")
     if text[:1] in {'"', "'"} or '"' in text:
         return _("Its quoting is broken; put the key between double quotes, and a backslash before a quote inside.")
     return _("It is not a structured field string; put the key between double quotes.")

@@ -155,8 +155,9 @@ def _parameters(protection: Protection) -> list[OpenApiParameter]:
             str,
             OpenApiParameter.HEADER,
             required=protection.required,
-            description=f"{need}. 1 to 255 printable ASCII characters between double quotes (an RFC 9651 string), new "
-            "for each operation. A retry under the same key, with the same request, gets the first answer.",
+            description=f"{need}. 1 to 255 printable ASCII characters except the comma, between double quotes (an "
+            "RFC 9651 string), new for each operation. A retry under the same key, with the same request, gets the "
+            "first answer.",
         ),
         OpenApiParameter(
             "Idempotent-Replayed",

@@ -51,8 +51,8 @@ def test_library_holds_against_the_vectors(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", vectors("sf-string", "sf-string-generated", "sf-token", "sf-item"))
 def test_vectors(vector: dict[str, Any]) -> None:
-    """A key is what RFC 9651 reads, unless it is blank or longer than 255 characters."""
-    expected = None if vector.get("must_fail") else vector["expected"][0]
+    """A key is what RFC 9651 reads, unless it is blank, longer than 255 characters, or holds a comma."""
+    expected = None if vector.get("must_fail") or "," in lines(vector) else vector["expected"][0]
     expected = expected["value"] if isinstance(expected, dict) else expected
     if expected is None or not str(expected).strip() or len(str(expected)) > 255:
         with pytest.raises(KeyInvalidError):
@@ -76,13 +76,12 @@ def test_missing() -> None:
         (f'"{UUID}"', UUID),
         ("  K  ", "K"),
         ("K;a=1;b", "K"),
-        ('"K"; a="x, y"; b=?0', "K"),
+        ('"K"; a="x; y"; b=?0', "K"),
         ("17", "17"),
         ("-17", "-17"),
         ("order:17/2", "order:17/2"),
         ("_-~base64url", "_-~base64url"),
         (r'"a\"b\\c"', r"a\"b\c".replace('\\"', '"')),
-        ('"a, b"', "a, b"),
         ('" K"', " K"),
         ("x" * 255, "x" * 255),
         (f'"{"x" * 255}"', "x" * 255),
@@ -115,6 +114,11 @@ def test_accepted(raw: str, key: str) -> None:
         ('"a", "b"', "list"),
         (f"{UUID}, {UUID}", "list"),
         (",", "list"),
+        ('"a,b"', "comma"),
+        ('"a, b"', "comma"),
+        ('"a";p="x,y"', "comma"),
+        ('"a";p="x, y";q', "comma"),
+        ("a,", "comma"),
         ('"a', "quoting"),
         ('a"', "quoting"),
         ('"a"b', "quoting"),
@@ -141,7 +145,7 @@ def test_refused(raw: str, says: str) -> None:
     assert not caught.value.effect_may_have_happened
 
 
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=255))
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters=","), min_size=1, max_size=255))
 def test_every_string_survives_quoting(key: str) -> None:
     """What a structured-field library writes, we read back, blank keys excepted."""
     raw = http_sf.ser(key)

@@ -51,4 +51,10 @@ MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "two header lines that join to a string are a key",
+        "cases: http 4",
+        "tests/http/test_keys.py::test_refused",
+        (Edit("effects/http/keys.py", '    if "," in raw:\n', "    if False:\n"),),
+    ),
 )

@@ -75,13 +75,37 @@ def test_row_04_a_malformed_key_is_refused_before_any_database_work(ledger: Ledg
     assert (ledger.applied(), Request.objects.count()) == (0, 0)
 
 
-def test_row_04_two_header_lines_on_the_wire(live: Server, ledger: Ledger) -> None:
-    """A server joins them to a list, and a list is no key."""
-    wire = live.open("/opaque/api/", "a\r\nIdempotency-Key: b")
-    with wire, wire.makefile("rb") as answer:
-        assert b" 400 " in answer.readline()
-        assert b"idempotency_key_invalid" in answer.read()
+def _through_gunicorn(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue("live")
+    return server
+
+
+def _through_uvicorn(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue("live_async")
+    request.getfixturevalue("password")
+    return server
+
+
+def _through_runserver(request: pytest.FixtureRequest) -> Server:
+    # the classes that runserver uses, in a thread
+    port = request.getfixturevalue("live_server").thread.port
+    request.getfixturevalue("password")
+    return Server(None, port)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("through", [_through_gunicorn, _through_uvicorn, _through_runserver])
+def test_row_04_two_header_lines_on_the_wire(
+    protected_views: None, ledger: Ledger, request: pytest.FixtureRequest, through: Any
+) -> None:
+    """A server joins them and shows nobody that it did; whatever they join to is no key."""
+    server = through(request)
+    for first, second in (("a", "b"), ('"a', 'b"'), ('"a";p="x', 'y"'), ("a", "a"), ('"', '"')):
+        wire = server.open("/opaque/api/", f"{first}\r\nIdempotency-Key: {second}")
+        with wire, wire.makefile("rb") as answer:
+            assert b" 400 " in answer.readline(), (first, second)
+            assert b"idempotency_key_invalid" in answer.read()
     assert (ledger.applied(), Request.objects.count()) == (0, 0)
+    assert server.get("/opaque/api/", '"a;b"').status == 201
 
 
 @each_kind
