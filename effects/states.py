@@ -240,6 +240,8 @@ REQUEST_EDGES: dict[str, Edge] = {
     "settle": _edge({_R.WAITING, _R.IN_DOUBT}, _R.ANSWERED, _R.IN_DOUBT),
     "resolve": _edge({_R.IN_DOUBT}, _R.ANSWERED, _R.RESOLVED),
     "doubt_since": _edge({_R.RUNNING}, _R.IN_DOUBT),
+    "drop_answer": _same({_R.ANSWERED}),
+    "free_key": _same({_R.ANSWERED, _R.RESOLVED}),
 }
 
 _ALL = frozenset(ExecutionState)

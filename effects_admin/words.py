@@ -154,6 +154,8 @@ EVENTS: Mapping[str, str] = {
     "release": "Released: the key is free again",
     "lose": "The handler was cut short",
     "settle": "Settled without its handler",
+    "drop_answer": "Retention dropped the bytes of the answer",
+    "free_key": "Retention freed the key",
 }
 _POSTPONED = {
     "Unreachable": "Look-up: the provider could not be reached",

@@ -8,20 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import F, Func, QuerySet, TextField, Value
 
-from effects.audit.replay import Line, Replay
+from effects.audit.replay import Replay
 from effects.audit.walk import Scope, touched
-from effects.models import Approval, Attempt, Execution, Receipt, Request
+from effects.models import (
+    Approval,
+    ApprovalVote,
+    Attempt,
+    Execution,
+    Receipt,
+    Request,
+    RequestExecution,
+    Resolution,
+)
 
-__all__ = ["CHUNK", "Case", "executions", "load", "replays", "requests"]
+__all__ = ["CHUNK", "Case", "executions", "load", "replays", "requests", "resolutions"]
 
 #: Receipts are streamed in chunks: a row may have thousands.
 CHUNK = 1000
-_COLUMNS = (
-    "sequence", "event", "from_state", "to_state", "reason", "revision", "epoch", "may_have_applied",
-    "evidence__attempt", "evidence__approval", "evidence__digest",
-)  # fmt: skip
 
 
 @dataclass
@@ -32,34 +37,48 @@ class Case:
     replay: Replay
     attempts: list[Attempt] = field(default_factory=list)
     approvals: list[Any] = field(default_factory=list)
+    votes: list[ApprovalVote] = field(default_factory=list)
+    resolutions: list[Resolution] = field(default_factory=list)
+    links: list[RequestExecution] = field(default_factory=list)
 
 
 def executions(scope: Scope) -> QuerySet[Execution]:
-    """Return the executions of the scope, without the columns that only grow."""
-    rows: QuerySet[Execution] = touched(Execution.objects.defer("output", "items"), scope)
-    return rows
+    """Return the executions of the scope."""
+    return touched(Execution.objects.all(), scope)
 
 
 def requests(scope: Scope) -> QuerySet[Request]:
-    """Return the requests of the scope, without their answers."""
-    rows: QuerySet[Request] = touched(Request.objects.defer("answer_body", "answer_headers", "fingerprint"), scope)
-    return rows
+    """Return the requests of the scope, the bytes of their answers digested by the database."""
+    digest = Func(Func(F("answer_body"), function="sha256"), Value("hex"), function="encode", output_field=TextField())
+    return touched(Request.objects.defer("answer_body").annotate(body_digest=digest), scope)
 
 
 def load(rows: Sequence[Execution], checked: Counter[str]) -> Iterator[Case]:
     """Yield a case for each execution of a batch."""
     told = replays(rows, checked)
-    cases = {row.pk: Case(row, told[row.pk]) for row in rows}
+    cases: dict[Any, Case] = {row.pk: Case(row, told[row.pk]) for row in rows}
     for attempt in Attempt.objects.filter(execution_id__in=cases).order_by("execution_id", "number"):
         cases[attempt.execution_id].attempts.append(attempt)
         checked["attempts"] += 1
-    approvals = Approval.objects.filter(execution_id__in=cases).defer("summary")
-    votes = Count("votes", filter=Q(votes__decision="approve"))
-    for approval in approvals.annotate(approving=votes).order_by("created_at", "pk"):
+    for approval in Approval.objects.filter(execution_id__in=cases).order_by("created_at", "pk"):
         cases[approval.execution_id].approvals.append(approval)
         checked["approvals"] += 1
+    for vote in ApprovalVote.objects.filter(approval__execution_id__in=cases).select_related("approval"):
+        cases[vote.approval.execution_id].votes.append(vote)
+    for resolution in Resolution.objects.filter(execution_id__in=cases):
+        cases[resolution.execution_id].resolutions.append(resolution)
+    for link in RequestExecution.objects.filter(execution_id__in=cases):
+        cases[link.execution_id].links.append(link)
     checked["executions"] += len(cases)
     yield from cases.values()
+
+
+def resolutions(rows: Sequence[Request]) -> dict[Any, list[Resolution]]:
+    """Return the decisions about each request of a batch."""
+    found: dict[Any, list[Resolution]] = {row.pk: [] for row in rows}
+    for resolution in Resolution.objects.filter(request_id__in=found):
+        found[resolution.request_id].append(resolution)
+    return found
 
 
 def replays(rows: Sequence[Execution | Request], checked: Counter[str]) -> dict[UUID, Replay]:
@@ -69,7 +88,7 @@ def replays(rows: Sequence[Execution | Request], checked: Counter[str]) -> dict[
         return folded
     owner = "execution_id" if isinstance(rows[0], Execution) else "request_id"
     receipts = Receipt.objects.filter(**{f"{owner}__in": list(folded)}).order_by(owner, "sequence")
-    for pk, *columns in receipts.values_list(owner, *_COLUMNS).iterator(chunk_size=CHUNK):
-        folded[pk].add(Line(*columns))
+    for receipt in receipts.iterator(chunk_size=CHUNK):
+        folded[getattr(receipt, owner)].add(receipt)
         checked["receipts"] += 1
     return folded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from effects import canonical
@@ -14,12 +14,12 @@ from effects.models import Execution, Journal, Request
 from effects.provider_keys import derive_key, occurrence_of
 from effects.summaries import digest_of_summary
 
-__all__ = ["of_execution", "of_request"]
+__all__ = ["journal_ids", "of_execution", "of_request"]
 
 
-def of_execution(row: Execution) -> Iterator[Finding]:
-    """Yield what an execution's digests do not cover."""
-    for code, wrong in _wrong(row):
+def of_execution(row: Execution, known: Sequence[str]) -> Iterator[Finding]:
+    """Yield what an execution's digests do not cover; `known` are the ids of the journal."""
+    for code, wrong in _wrong(row, known):
         yield Finding(code, "execution", str(row.pk), wrong)
 
 
@@ -29,7 +29,7 @@ def of_request(row: Request) -> Iterator[Finding]:
         yield Finding("binding", "request", str(row.pk), f"the binding is not the one of {row.key!r}")
 
 
-def _wrong(row: Execution) -> Iterator[tuple[str, str]]:
+def _wrong(row: Execution, known: Sequence[str]) -> Iterator[tuple[str, str]]:
     # a tombstone has neither any more; the digests stay
     if row.pruned_at is None and canonical.digest("effects.payload", row.payload) != row.payload_digest:
         yield "payload_digest", "the payload's digest is another one"
@@ -42,7 +42,7 @@ def _wrong(row: Execution) -> Iterator[tuple[str, str]]:
     if effect is not None and effect.provider == row.provider:
         occurrence = occurrence_of(effect, row.tenant, row.key, row.generation)
         # a row keeps its key when the journal gets another id
-        expected = [derive_key(journal_id, occurrence) for journal_id in _journal_ids()]
+        expected = [derive_key(journal_id, occurrence) for journal_id in known]
         if row.provider_key not in expected:
             yield "provider_key", f"it is {row.provider_key}, generation {row.generation} has {' or '.join(expected)}"
 
@@ -54,7 +54,7 @@ def _summary_digest(row: Execution) -> str:
         return ""
 
 
-def _journal_ids() -> list[str]:
+def journal_ids() -> list[str]:
     """Return the journal's id and its earlier ones, the newest first; none where it has lost its row."""
     return [text for one in Journal.objects.all() for text in (str(one.id), *reversed(one.former_ids))]
 

@@ -29,6 +29,24 @@ CODES: dict[str, Code] = {
     "receipts_chain": Code("A receipt does not go on from the one before it.", _FORENSICS),
     "receipts_end": Code("The row is not what its newest receipt says.", _FORENSICS),
     "receipts_count": Code("The row counts other receipts than there are.", _FORENSICS),
+    "receipt_altered": Code("A receipt is not as it was written.", _FORENSICS),
+    # what receipts tell
+    "row_altered": Code("A column of the row is not as its receipts left it.", _FORENSICS),
+    "due_altered": Code("It is due at another time than its receipts say: too early, too late or never.", _FORENSICS),
+    "lease_altered": Code("Its lease ends at another time than its receipts say.", _FORENSICS),
+    "hook_altered": Code(
+        "Its settled hook is due, or is not, against what its receipts say: the project's own rows may be missing.",
+        _FORENSICS,
+    ),
+    "answer_altered": Code("The stored answer's bytes are not those that were sent.", _FORENSICS),
+    "attempt_altered": Code("An attempt is missing, made up, or not as its receipts left it.", _FORENSICS),
+    "approval_altered": Code("An approval is missing, made up, or not as its receipts left it.", _FORENSICS),
+    "vote_altered": Code("A vote is missing, made up, or not as it was given.", _FORENSICS),
+    "vote_by_requester": Code("Somebody voted who had asked for it, and its rule demands four eyes.", _FORENSICS),
+    "resolution_altered": Code("A person's decision is missing, made up, or not as it was taken.", _FORENSICS),
+    "link_altered": Code(
+        "The link of a request and an execution is missing, made up, or not as its receipts say.", _FORENSICS
+    ),
     # contents
     "payload_digest": Code("The payload is not the one that was recorded.", _FORENSICS),
     "tombstone": Code("What retention dropped of it, and what its receipts say of that, do not agree.", _FORENSICS),
@@ -64,6 +82,12 @@ CODES: dict[str, Code] = {
     "hook_overdue": Code("The project's own rows of a settled execution are missing for long.", _SWEEPS),
     "notice_overdue": Code("People were not told of something for long (`NOTIFY`).", _SWEEPS),
     "sweep_stopped": Code("Something is due, and the sweep that does it gave no sign of life for long.", _SWEEPS),
+    "heartbeat_ahead": Code(
+        "A sweep was seen at a time that has not come: it may have stopped, and nobody would be told.", _FORENSICS
+    ),
+    "notice_altered": Code(
+        "What people are to be told does not follow from its key, its approval and a receipt.", _FORENSICS
+    ),
     # links
     "elder_unfit": Code(
         "It took over the key of an execution that still holds it, or that was neither failed nor rejected.", _FORENSICS

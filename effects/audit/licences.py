@@ -60,8 +60,9 @@ def _approvals(case: Case) -> Iterator[tuple[str, str]]:
             yield "approval_spent_twice", f"approval {approval.pk} licensed {uses[approval.pk]} attempts"
         # an order that needs no approval has no rule: the orderer is its licence
         used = approval.state in (ApprovalState.SPENT, ApprovalState.GRANTED) and approval.rule
-        if used and approval.approving < approval.quorum:
-            yield "approval_quorum", f"approval {approval.pk} has {approval.approving} of {approval.quorum} votes"
+        approving = sum(vote.decision == "approve" and vote.approval_id == approval.pk for vote in case.votes)
+        if used and approving < approval.quorum:
+            yield "approval_quorum", f"approval {approval.pk} has {approving} of {approval.quorum} votes"
 
 
 def _contents(case: Case) -> Iterator[tuple[str, str]]:

@@ -110,6 +110,10 @@ def stopped_sweeps(scope: Scope) -> Iterator[Finding]:
 def _stopped_sweeps(scope: Scope) -> Iterator[Finding]:
     with consistent_view():
         beats = dict(Heartbeat.objects.values_list("sweep", "at"))
+        for name, seen_at in beats.items():
+            if seen_at > scope.now + scope.allowance:
+                ahead = f"it was seen at {seen_at:%F %T %Z}, ahead of the database's clock"
+                yield Finding("heartbeat_ahead", "sweep", name, ahead)
         for name, watched in SWEPT.items():
             beat = beats.get(name)
             # one that never ran may not have been needed before: what is due now counts only once it is late

@@ -669,6 +669,10 @@ class Migration(migrations.Migration):
                 ("evidence", models.JSONField(default=dict, help_text="Cleaned facts.")),
                 ("at", models.DateTimeField(help_text="By the database's clock.")),
                 (
+                    "digests",
+                    models.JSONField(default=dict, help_text="Of itself, and of the rows that its commit wrote."),
+                ),
+                (
                     "execution",
                     models.ForeignKey(
                         null=True,

@@ -34,6 +34,7 @@ class Receipt(JournalModel):
     actor_label = models.CharField(max_length=255, blank=True, help_text="What people called them then.")
     evidence = models.JSONField(default=dict, help_text="Cleaned facts.")
     at = models.DateTimeField(help_text="By the database's clock.")
+    digests = models.JSONField(default=dict, help_text="Of itself, and of the rows that its commit wrote.")
 
     objects: ClassVar[JournalManager[Receipt]] = JournalManager()
 

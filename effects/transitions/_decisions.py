@@ -8,6 +8,7 @@ from effects import canonical
 from effects.exceptions import StaleRevisionError
 from effects.models import Execution, Request
 from effects.names import check_name
+from effects.transitions import digests
 from effects.types import Actor
 
 __all__ = ["check_revision", "is_taken", "keep"]
@@ -48,8 +49,12 @@ def keep(
     reason: str,
     evidence: dict[str, Any] | None = None,
 ) -> None:
-    """Keep a decision with its person, their words and what they base it on. Joins the commit of what it decides."""
-    row.resolutions.create(
+    """Keep a decision with its person, their words and what they base it on, before the receipt that tells of it.
+
+    Joins the commit of what it decides.
+    """
+    kept = row.resolutions.create(
         decision_id=decision_id, decision=decision, revision=revision, actor_id=actor.id, actor_label=str(actor),
         reason=canonical.clean_text(reason), evidence=canonical.clean_json(evidence or {}), at=row.locked_at,
     )  # fmt: skip
+    digests.tell_row(row, kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from effects import canonical
@@ -22,7 +21,7 @@ from effects.states import (
     values,
 )
 from effects.summaries import digest_of_summary, of_purpose
-from effects.transitions import _notices
+from effects.transitions import _notices, digests
 from effects.transitions._rows import advance, end_state
 from effects.types import ApprovalRule
 
@@ -87,6 +86,7 @@ def request(row: Execution, rule: ApprovalRule, purpose: ApprovalPurpose = Appro
         state=str(ApprovalState.REQUESTED),
         created_at=row.locked_at,
     )
+    digests.tell_row(row, approval)
     _notices.approval_requested(approval)
     return approval
 
@@ -116,14 +116,16 @@ def _newest(row: Execution, purpose: ApprovalPurpose) -> Approval | None:
     return lock_approval(first.pk) if first else None
 
 
-def close(approval: Approval, state: ApprovalState, at: datetime) -> None:
+def close(row: Execution, approval: Approval, state: ApprovalState) -> None:
     """Write how a locked live approval ended, or that it was granted."""
+    at = row.locked_at
     approval.state, approval.decided_at = str(state), at
     changes: dict[str, object] = {"state": str(state), "decided_at": at}
     if state is ApprovalState.GRANTED:
         approval.use_by = max(at, approval.not_before or at) + approval.use_within
         changes["use_by"] = approval.use_by
     Approval.objects.filter(pk=approval.pk).update(**changes)
+    digests.tell_row(row, approval)
     _notices.approval_closed(approval, state, at)
 
 
@@ -131,13 +133,14 @@ def lapse_live(row: Execution) -> None:
     """End the live approval of an execution that leaves by another edge."""
     approval = lock_live(row)
     if approval is not None:
-        close(approval, ApprovalState.LAPSED, row.locked_at)
+        close(row, approval, ApprovalState.LAPSED)
 
 
-def spend(approval: Approval) -> None:
+def spend(row: Execution, approval: Approval) -> None:
     """Consume a granted approval, in the transaction that opens the attempt."""
     approval.state, approval.spent_at = str(ApprovalState.SPENT), approval.locked_at
     Approval.objects.filter(pk=approval.pk).update(state=approval.state, spent_at=approval.spent_at)
+    digests.tell_row(row, approval)
 
 
 def covers_another_send(approval: Approval) -> bool:
@@ -160,7 +163,7 @@ def why_lapsed(row: Execution, approval: Approval) -> str:
 
 def lapse(row: Execution, approval: Approval, why: str) -> None:
     """End a granted licence unused, and what waited for it, except what is in doubt and was to be sent again."""
-    close(approval, ApprovalState.LAPSED, approval.locked_at)
+    close(row, approval, ApprovalState.LAPSED)
     if approval.purpose == ApprovalPurpose.RESEND:
         advance(row, "lapse", evidence={"why": why}, due_at=None)
     else:
@@ -192,7 +195,7 @@ def ask(
     if rule is None:
         return
     if replaces is not None:
-        close(replaces, ApprovalState.LAPSED, replaces.locked_at)
+        close(row, replaces, ApprovalState.LAPSED)
     changes: dict[str, Any] = {}
     if summary is not None:
         changes = {"summary": summary, "summary_digest": digest_of_summary(summary), **shown(summary)}

@@ -8,18 +8,20 @@ from effects.conf import is_set
 from effects.models import Approval, Execution, PendingNotice
 from effects.states import ApprovalState, NoticeEvent
 
-__all__ = ["approval_closed", "approval_requested", "person_needed"]
+__all__ = ["ASKED", "CLOSED", "approval_closed", "approval_requested", "due_of", "person_needed"]
 
 _E = NoticeEvent
 #: Only whether it is set is asked here: a function that cannot be imported must not stop a decision.
 NOTIFY = "NOTIFY"
-_CLOSED = {
+CLOSED = {
     ApprovalState.GRANTED: _E.APPROVAL_GRANTED,
     ApprovalState.DENIED: _E.APPROVAL_DENIED,
     ApprovalState.EXPIRED: _E.APPROVAL_EXPIRED,
     ApprovalState.WITHDRAWN: _E.APPROVAL_WITHDRAWN,
     ApprovalState.LAPSED: _E.APPROVAL_LAPSED,
 }
+#: What people are told of a request: the last word of the notice's key, and the event.
+ASKED = {"requested": _E.APPROVAL_REQUESTED, "half": _E.APPROVAL_REMINDER, "last": _E.APPROVAL_REMINDER}
 #: The last reminder comes when a tenth of the window is left, and never earlier than this before its end.
 LAST_REMINDER = timedelta(days=1)
 
@@ -28,21 +30,26 @@ def approval_requested(approval: Approval) -> None:
     """Have people told of a new request now, at half of its window, and shortly before its end."""
     if not is_set(NOTIFY):
         return
-    at, window = approval.created_at, approval.decide_by - approval.created_at
-    last = approval.decide_by - min(window / 10, LAST_REMINDER)
     PendingNotice.objects.bulk_create(
         [
-            _of(approval, _E.APPROVAL_REQUESTED, "requested", due_at=at, at=at),
-            _of(approval, _E.APPROVAL_REMINDER, "half", due_at=at + window / 2, at=at),
-            _of(approval, _E.APPROVAL_REMINDER, "last", due_at=last, at=at),
+            _of(approval, event, what, due_at=due_of(approval, what), at=approval.created_at)
+            for what, event in ASKED.items()
         ]
     )
 
 
+def due_of(approval: Approval, what: str) -> datetime:
+    """Return when people are first told of a request, by the last word of the notice's key."""
+    window = approval.decide_by - approval.created_at
+    if what == "half":
+        return approval.created_at + window / 2
+    return approval.decide_by - min(window / 10, LAST_REMINDER) if what == "last" else approval.created_at
+
+
 def approval_closed(approval: Approval, state: ApprovalState, at: datetime) -> None:
     """Have people told that an approval was granted, or how it ended."""
-    if is_set(NOTIFY) and state in _CLOSED:
-        _of(approval, _CLOSED[state], str(state), due_at=at, at=at).save(force_insert=True)
+    if is_set(NOTIFY) and state in CLOSED:
+        _of(approval, CLOSED[state], str(state), due_at=at, at=at).save(force_insert=True)
 
 
 def person_needed(row: Execution) -> None:

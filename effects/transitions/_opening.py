@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from effects.models.base import new_id
 from effects.snapshots import RequestSnapshot, request_snapshot
 from effects.states import RequestState
 from effects.transitions._limits import over_limits
+from effects.transitions._rows import receipt_of
 from effects.types import Actor
 
 __all__ = ["Opened", "Opening", "open_or_find", "renew", "request_binding"]
@@ -70,8 +71,7 @@ def open_or_find(opening: Opening) -> Opened:
     for _ in range(LOOKS):
         made, busy, full, found, now = _execute(row, binding, opening.actor)
         if made:
-            row.created_at = row.locked_at = now
-            row.lease_expires_at = now + settings.REQUEST_LEASE
+            _opened_at(row, now)
             return Opened(True, request_snapshot(row), row, now)
         if found is not None:
             return Opened(False, request_snapshot(found), found, now)
@@ -102,20 +102,26 @@ def renew(held: Sequence[tuple[UUID, int]]) -> int:
 
 
 def _new_row(opening: Opening, binding: str) -> Request:
-    return Request(
+    row = Request(
         id=new_id(), operation=opening.operation, mode=opening.mode, tenant=opening.tenant, subject=opening.subject,
         scope=opening.scope, key=opening.key, binding=binding, fingerprint=opening.fingerprint,
         fingerprint_version=opening.fingerprint_version, local_writes=opening.local_writes,
         declared=list(opening.declared) if opening.declared is not None else None,
         state=str(RequestState.RUNNING), receipt_count=1,
     )  # fmt: skip
+    _opened_at(row, _SOME_TIME)
+    return row
 
 
-_CLOCKS = {
-    "created_at": "clock_timestamp()",
-    "lease_expires_at": "clock_timestamp() + %s",
-    "handler_until": "clock_timestamp() + %s",
-}
+def _opened_at(row: Request, at: datetime) -> None:
+    row.created_at = row.locked_at = at
+    row.lease_expires_at, row.handler_until = at + settings.REQUEST_LEASE, at + settings.HANDLER_MAX
+
+
+#: One reading of the clock, so that all these instants are as far from each other as they are in a digest of them.
+_CLOCKS = {"created_at": "lock.at", "lease_expires_at": "lock.at + %s", "handler_until": "lock.at + %s"}
+#: Stands for it in what is digested before the database was asked.
+_SOME_TIME = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
 
 def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, bool, bool, Request | None, datetime]:
@@ -134,13 +140,14 @@ def _execute(row: Request, binding: str, actor: Actor | None) -> tuple[bool, boo
     receipt_columns, receipt_values, receipt_params = _receipt(row, actor)
     limits, limited, room_params = _room(row.tenant, binding)
     sql = (  # columns and clocks come from the model, values are parameters
-        "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok), "  # noqa: S608
+        "WITH lock AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(hashtextextended(%s, %s)) AS ok, "  # noqa: S608
+        "clock_timestamp() AS at), "
         f"{limits}"
         f"made AS (INSERT INTO effects_request ({columns}) SELECT {', '.join(selected)} FROM lock WHERE ok{limited} "
-        "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id), "
+        "ON CONFLICT (binding) WHERE holds_key DO NOTHING RETURNING id, created_at), "
         f"receipt AS (INSERT INTO effects_receipt ({receipt_columns}) SELECT {receipt_values} FROM made) "
         f"SELECT lock.ok, {'(SELECT full_up FROM room)' if limits else 'false'}, "
-        "made.id, clock_timestamp(), pg_current_xact_id_if_assigned()::text, "
+        "made.id, COALESCE(made.created_at, clock_timestamp()), pg_current_xact_id_if_assigned()::text, "
         f"{', '.join(f'found.{field.column}' for field in fields)} FROM lock LEFT JOIN made ON true "
         "LEFT JOIN effects_request found ON found.binding = %s AND found.holds_key"
     )
@@ -185,17 +192,13 @@ def _from_db(values: Sequence[Any]) -> Request:
 
 def _receipt(row: Request, actor: Actor | None) -> tuple[str, str, list[Any]]:
     """Return columns, SQL values and parameters of the receipt of `open`."""
-    receipt = Receipt(
-        request_id=row.pk, sequence=1, event="open", to_state=row.state, revision=1, epoch=1,
-        actor_id=actor.id if actor else "", actor_label=str(actor) if actor else "",
-        evidence={"operation": row.operation, "mode": row.mode},
-    )  # fmt: skip
+    receipt = receipt_of(row, "open", None, actor, {"operation": row.operation, "mode": row.mode})
     columns, selected, params = [], [], []
     for field in Receipt._meta.concrete_fields:
         if field.primary_key:
             continue
         columns.append(str(field.column))
-        selected.append("clock_timestamp()" if field.name == "at" else "%s")
+        selected.append("created_at" if field.name == "at" else "%s")
         if field.name != "at":
             params.append(field.get_db_prep_save(getattr(receipt, field.attname), journal()))
     return ", ".join(columns), ", ".join(selected), params

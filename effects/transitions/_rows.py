@@ -34,7 +34,7 @@ from effects.states import (
     Word,
     allows,
 )
-from effects.transitions import _notices
+from effects.transitions import _notices, digests
 from effects.transitions._words import holds_words
 from effects.transitions.troubles import TROUBLED_FROM
 from effects.types import Actor
@@ -114,15 +114,19 @@ def advance(
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
-    troubled = row.trouble_count >= TROUBLED_FROM
+    alone = row.trouble_count >= TROUBLED_FROM
     if row.trouble_count and verb not in _NO_PROGRESS:
         changes.update(trouble_count=0, trouble="")
+    waits = settles and _hook_waits(row, alone=alone)
+    if waits:
+        changes["hook_due_at"] = row.locked_at
+        digests.tell(row, "hook", "due")
     _write(row, changes)
     receipt_of(row, verb, source, actor, evidence).save(force_insert=True)
     if target is ExecutionState.NEEDS_INTERVENTION and source is not target:
         _notices.person_needed(row)
-    if settles:
-        _run_hook(row, previous, alone=troubled)
+    if settles and not waits:
+        _run_hook(row, previous)
 
 
 def _settled_now(at: datetime) -> dict[str, Any]:
@@ -171,27 +175,41 @@ def receipt_of(
     actor: Actor | None = None,
     evidence: dict[str, Any] | None = None,
     *,
-    sequence: int | None = None,
     to: Word | None = None,
+    **columns: Any,
 ) -> Receipt:
-    """Return the receipt of a row as it now stands; the caller inserts it."""
+    """Return the receipt of a row as it now stands, and of what was told of other rows; the caller inserts it.
+
+    Args:
+        row: locked and written, `locked_at` being now.
+        event: the verb.
+        source: the state before it; None: the verb made the row.
+        actor: who did it; None: the machine.
+        evidence: what it keeps; cleaned here.
+        to: the state after it, where the row has gone on already.
+        columns: others that are not as the row has them by now.
+    """
     is_execution = isinstance(row, Execution)
-    return Receipt(
+    told: dict[str, Any] = {
+        "sequence": row.receipt_count, "revision": row.revision, "epoch": row.epoch,
+        "may_have_applied": isinstance(row, Execution) and row.may_have_applied, **columns,
+    }  # fmt: skip
+    receipt = Receipt(
         execution_id=row.pk if is_execution else None,
         request_id=None if is_execution else row.pk,
-        sequence=sequence or row.receipt_count,
         event=event,
         from_state=str(source or ""),
         to_state=str(to or row.state),
         reason=str(row.reason),
-        revision=row.revision,
-        epoch=row.epoch,
-        may_have_applied=isinstance(row, Execution) and row.may_have_applied,
         actor_id=actor.id if actor else "",
         actor_label=str(actor) if actor else "",
         evidence=canonical.clean_json(evidence or {}),
         at=row.locked_at,
+        digests=digests.take_told(row),
+        **told,
     )
+    receipt.digests[digests.OWN] = digests.digest_of_receipt(receipt, row.created_at)
+    return receipt
 
 
 def effect_of(row: Execution) -> Effect[Any]:
@@ -271,15 +289,27 @@ def _keep_hook_due(execution_id: UUID, error: str) -> ExecutionSnapshot:
         return snapshot(row)
 
 
-def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
-    """Run the settled hook; if it cannot run now it stays due.
+def _hook_waits(row: Execution, *, alone: bool) -> bool:
+    """Return whether the settled hook of a row that settles now stays due, without a try in this transaction.
 
     With the journal in a database of its own it runs after the commit, at least once: its rows are not ours to undo.
 
     Args:
+        row: about to be settled.
+        alone: what came before failed so often that the hook may be to blame: the outcome is committed without it.
+    """
+    if not _may_have_hook(row) or row.pruned_at is not None:
+        return False
+    tried = present_try()
+    return alone or is_beside() or tried is None or (tried.left_out and not tried.blame)
+
+
+def _run_hook(row: Execution, previous: Outcome | None) -> None:
+    """Run the settled hook of a row that was just settled; if it raises it stays due.
+
+    Args:
         row: just settled.
         previous: the outcome before a contradiction.
-        alone: what came before failed so often that the hook may be to blame: the outcome is committed without it.
     """
     if not _may_have_hook(row):
         return
@@ -287,10 +317,7 @@ def _run_hook(row: Execution, previous: Outcome | None, *, alone: bool) -> None:
         end_hook(row)
         return
     tried = present_try()
-    if alone or is_beside() or tried is None or (tried.left_out and not tried.blame):
-        _write(row, {"hook_due_at": row.locked_at})
-        return
-    error = tried.blame if tried.left_out else call_hook(row, previous)
+    error = tried.blame if tried is not None and tried.left_out else call_hook(row, previous)
     if error is not None:
         postpone_hook(row, error)
 

@@ -21,7 +21,7 @@ from effects.exceptions import (
 from effects.models import Approval, ApprovalVote, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
-from effects.transitions import _decisions, _licences
+from effects.transitions import _decisions, _licences, digests
 from effects.transitions._rows import advance, end_state, settles
 from effects.types import Actor
 
@@ -62,7 +62,7 @@ def grant(
         if votes < approval.quorum:
             advance(row, "vote", actor=actor, evidence=evidence)
             return snapshot(row)
-        _licences.close(approval, _A.GRANTED, row.locked_at)
+        _licences.close(row, approval, _A.GRANTED)
         due = max(row.locked_at, approval.not_before or row.locked_at)
         if approval.purpose == ApprovalPurpose.SEND:
             advance(row, "grant", _S.PENDING, reason=_R.APPROVED, actor=actor, evidence=evidence, due_at=due)
@@ -145,7 +145,7 @@ def cancel(execution_id: UUID, *, actor: Actor, reason: str, revision: int | Non
             _end(row, approval, "withdraw", _A.WITHDRAWN, _R.CANCELLED, actor, evidence)
         elif row.state == _S.PENDING:
             if approval is not None:
-                _licences.close(approval, _A.WITHDRAWN, row.locked_at)
+                _licences.close(row, approval, _A.WITHDRAWN)
             advance(row, "refuse", end_state(row), reason=_R.CANCELLED, actor=actor, evidence=evidence)
         else:
             raise WrongStateError(f"{row.operation} {row.pk} is {row.state}; only what was not sent can be cancelled.")
@@ -209,10 +209,11 @@ def _add_vote(
     *,
     by_login: bool = False,
 ) -> None:
-    ApprovalVote.objects.create(
+    vote = ApprovalVote.objects.create(
         approval=approval, actor_id=actor.id, actor_label=actor.label, decision=decision,
         comment=canonical.clean_text(comment), digest_seen=digest, by_login=by_login, at=row.locked_at,
     )  # fmt: skip
+    digests.tell_row(row, vote)
 
 
 def _end(
@@ -225,7 +226,7 @@ def _end(
     evidence: dict[str, Any],
 ) -> None:
     """End an approval; what waited for it ends with it, except something in doubt that a resend was asked for."""
-    _licences.close(approval, state, row.locked_at)
+    _licences.close(row, approval, state)
     if approval.purpose == ApprovalPurpose.RESEND:
         advance(row, verb, actor=actor, evidence=evidence, due_at=None)
         return

@@ -19,7 +19,7 @@ from effects.models import Attempt, Execution
 from effects.redaction import redact_output
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, settles
 from effects.transitions.permits import may_resend
 from effects.types import Applied, Item, Partial, SendResult, Submitted
@@ -158,13 +158,19 @@ def _end_attempt(
     ended: datetime = row.locked_at
     permitted = row.attempt_rows.filter(pk=attempt, outcome=str(AttemptOutcome.OPEN))
     row.exposed_until = max(row.exposed_until or ended, ended)
+    reference, code, message = (
+        canonical.clean_reference(reference), canonical.clean_text(code, 100), canonical.clean_text(message, 2000),
+    )  # fmt: skip
     found = permitted.update(
-        outcome=str(outcome), ended_at=ended, reference=canonical.clean_reference(reference),
-        failure_reason=str(reason), failure_code=canonical.clean_text(code, 100),
-        message=canonical.clean_text(message, 2000),
+        outcome=str(outcome), ended_at=ended, reference=reference, failure_reason=str(reason), failure_code=code,
+        message=message,
     )  # fmt: skip
     if not found:
         raise FencedError(f"Attempt {attempt} is not the open one of {row.operation} {row.pk}.")
+    # the open one is the newest
+    digests.tell_end(
+        row, row.attempts, str(outcome), reference=reference, reason=str(reason), code=code, message=message
+    )
 
 
 def references_on_file(row: Execution) -> set[str]:

@@ -12,7 +12,7 @@ from effects._locks import lock_execution
 from effects.models import Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, settles
 from effects.transitions.attempts import Report, complete_row, is_undone, proof_of_undoing, references_on_file
 from effects.types import Applied, Partial, Submitted
@@ -107,7 +107,7 @@ def undo_row(row: Execution, *, reference: str, evidence: dict[str, Any]) -> Non
 def _late_success(row: Execution, known: Attempt, report: Applied | Partial) -> None:
     reference = canonical.clean_reference(report.reference)
     evidence = {"late": type(report).__name__, "attempt": known.number, "reference": reference}
-    row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.APPLIED), reference=reference)
+    _hear_late(row, known, AttemptOutcome.APPLIED, reference)
     settles = known.number == row.attempts and row.state in EXECUTION_IN_DOUBT and row.reason not in _DISPUTED
     if settles and references_on_file(row) <= {reference} and not proof_of_undoing(row, reference):
         complete_row(row, "confirm", _R.LATE_REPLY, report, evidence)
@@ -119,7 +119,7 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
     """The provider took the order of an attempt that was given up: no proof of success, and no "nothing happened"."""
     reference = canonical.clean_reference(report.reference)
     evidence = {"late": "Submitted", "attempt": known.number, "reference": reference}
-    row.attempt_rows.filter(pk=known.pk).update(outcome=str(AttemptOutcome.SUBMITTED), reference=reference)
+    _hear_late(row, known, AttemptOutcome.SUBMITTED, reference)
     if row.state in _HAPPENED:
         advance(row, "observe", evidence=evidence, revises=False)
     elif row.state == _S.NEEDS_INTERVENTION:
@@ -132,6 +132,11 @@ def _late_order(row: Execution, known: Attempt, report: Submitted) -> None:
         advance(row, "observe", evidence=evidence, due_at=row.locked_at)
     else:
         contradict_row(row, {**evidence, "why": f"{row.state}, but the provider took the order"}, None)
+
+
+def _hear_late(row: Execution, known: Attempt, outcome: AttemptOutcome, reference: str) -> None:
+    row.attempt_rows.filter(pk=known.pk).update(outcome=str(outcome), reference=reference)
+    digests.tell(row, f"outcome {known.number}", [str(outcome), reference])
 
 
 def _weighed(row: Execution, reference: str, evidence: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -25,7 +25,7 @@ from effects.exceptions import (
 )
 from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.lineage import earlier_requester_ids
-from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
+from effects.models import Attempt, Execution, Receipt, RequestExecution
 from effects.provider_keys import DerivedKey, occurrence_of
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
@@ -34,7 +34,7 @@ from effects.states import (
     ExecutionReason,
     ExecutionState,
 )
-from effects.transitions import _decisions, _licences, successions
+from effects.transitions import _decisions, _licences, digests, successions
 from effects.transitions._limits import refuse_over_limits
 from effects.transitions._rows import (
     advance,
@@ -95,7 +95,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         StaleRevisionError: what it undoes or supersedes changed since a person looked.
     """
     with commits("performing an effect"):
-        request, waiting = successions.lock_requests(intent.supersedes, handle)
+        waiting = successions.lock_requests(intent.supersedes, handle)
         if handle is None and intent.compensates is None:
             refuse_over_limits(intent)
         if intent.supersedes is not None:
@@ -105,18 +105,17 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         if intent.rule is not None:
             attempt = None
         row, joined = _insert_or_meet(intent, attempt)
+        if waiting:
+            successions.take_places(row, waiting)
+        permit = None
         if joined:
-            _join(row, intent, request)
-            permit = None
+            _join(row, intent, handle, holds=True)
         else:
             if intent.rule is not None:
                 _licences.request(row, intent.rule)
             permit = _open_first_attempt(row, attempt, started) if attempt else None
-            Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=attempt is not None))
-        if waiting:
-            successions.take_places(row, waiting)
-        if request is not None and handle is not None:
             _link(row, handle, holds=True)
+            Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=attempt is not None))
         return Recorded(snapshot(row), joined, permit, is_due(row))
 
 
@@ -135,13 +134,12 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
         refuse_over_limits(intent)
     row, joined = _insert_or_meet(intent, None)
     if joined:
-        _join(row, intent, None)
+        _join(row, intent, handle, holds=False)
     else:
         if intent.rule is not None:
             _licences.request(row, intent.rule)
-        Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=False))
-    if handle is not None:
         _link(row, handle, holds=False)
+        Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=False))
     return Recorded(snapshot(row), joined)
 
 
@@ -230,15 +228,13 @@ def _new_row(intent: Intent, attempt: UUID | None) -> Execution:
 
 
 def _open_first_attempt(row: Execution, attempt: UUID, started: float) -> Permit:
-    Attempt.objects.bulk_create(
-        [
-            Attempt(
-                id=attempt, execution_id=row.pk, number=1, epoch=1, provider_key=row.provider_key,
-                payload_digest=row.payload_digest, permitted_at=row.first_sent_at or row.locked_at,
-                deadline=row.exposed_until or row.locked_at, outcome=str(AttemptOutcome.OPEN),
-            )
-        ]
+    opened = Attempt(
+        id=attempt, execution_id=row.pk, number=1, epoch=1, provider_key=row.provider_key,
+        payload_digest=row.payload_digest, permitted_at=row.first_sent_at or row.locked_at,
+        deadline=row.exposed_until or row.locked_at, outcome=str(AttemptOutcome.OPEN),
     )  # fmt: skip
+    Attempt.objects.bulk_create([opened])
+    digests.tell_row(row, opened)
     timeout: float = row.contract["request_timeout"]
     return Permit(attempt=attempt, number=1, epoch=1, provider_key=row.provider_key, deadline=started + timeout)
 
@@ -250,17 +246,17 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
     evidence |= {before.relation: before.ref for before in intent.derived_from}
     if intent.reason:
         evidence["reason"] = intent.reason
-    recorded_as = ExecutionState.PENDING if permitted else None
-    first = receipt_of(row, "record", None, intent.requested_by, evidence, sequence=1, to=recorded_as)
+    actor = intent.requested_by
     if not permitted:
-        return [first]
-    first.revision, first.epoch = 1, 0
-    second = receipt_of(row, "permit", ExecutionState.PENDING, evidence={"attempt": 1}, sequence=2)
+        return [receipt_of(row, "record", None, actor, evidence)]
+    pending = ExecutionState.PENDING
+    first = receipt_of(row, "record", None, actor, evidence, to=pending, sequence=1, revision=1, epoch=0)
+    second = receipt_of(row, "permit", ExecutionState.PENDING, evidence={"attempt": 1})
     return [first, second]
 
 
-def _join(row: Execution, intent: Intent, request: Request | None) -> None:
-    """Meet an existing execution: the same payload only; whoever asks becomes a requester."""
+def _join(row: Execution, intent: Intent, handle: _current.RequestHandle | None, *, holds: bool) -> None:
+    """Meet an existing execution: the same payload only; whoever asks becomes a requester, and is linked with it."""
     same = is_same_payload(intent, text=row.payload, digest=row.payload_digest, version=row.payload_version)
     if not same:
         raise PayloadConflictError(
@@ -273,10 +269,11 @@ def _join(row: Execution, intent: Intent, request: Request | None) -> None:
         _check_requester(row, intent)
     known = {actor["id"] for actor in row.requesters}
     new = [actor for actor in intent.requesters if actor["id"] not in known]
-    if new or request is not None:
+    _link(row, handle, holds=holds)
+    if new or digests.has_told(row):
         advance(
             row, "join", actor=intent.requested_by, revises=bool(new), requesters=[*row.requesters, *new],
-            evidence={"request": str(request.pk)} if request else {},
+            evidence={"request": str(handle.id)} if handle is not None else {},
         )  # fmt: skip
 
 
@@ -305,8 +302,10 @@ def _check_terms(row: Execution, intent: Intent) -> None:
         )
 
 
-def _link(row: Execution, handle: _current.RequestHandle, *, holds: bool) -> None:
-    """Link a request and an execution, once; a link that holds the answer stays one."""
+def _link(row: Execution, handle: _current.RequestHandle | None, *, holds: bool) -> None:
+    """Link the running request and an execution, once; a link that holds the answer stays one."""
+    if handle is None:
+        return
     position = handle.performed
     link = RequestExecution(request_id=handle.id, execution_id=row.pk, position=position, holds=holds)
     if position == 0:
@@ -315,4 +314,5 @@ def _link(row: Execution, handle: _current.RequestHandle, *, holds: bool) -> Non
         if holds:
             RequestExecution.objects.filter(request_id=handle.id, execution_id=row.pk).update(holds=True)
         RequestExecution.objects.bulk_create([link], ignore_conflicts=True)
+    digests.tell_link(row, handle.id, position, holds=holds)
     handle.performed += 1

@@ -13,7 +13,7 @@ from effects._locks import lock_execution, lock_running_request
 from effects.models import Approval, Attempt, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
-from effects.transitions import _licences
+from effects.transitions import _licences, digests
 from effects.transitions._limits import is_provider_busy
 from effects.transitions._rows import (
     advance,
@@ -207,13 +207,26 @@ def _license_ordered_resend(row: Execution, summary: dict[str, Any]) -> tuple[bo
 
 def _open_attempt(row: Execution, attempt: UUID, started: float, licence: Approval | None) -> Permit:
     if licence is not None and licence.state == _licences.GRANTED:
-        _licences.spend(licence)
+        _licences.spend(row, licence)
     timeout = timedelta(seconds=row.contract["request_timeout"])
     now = licence.locked_at if licence is not None else row.locked_at
     deadline, number = now + timeout, row.attempts + 1
     evidence: dict[str, Any] = {"attempt": number}
     if licence is not None:
         evidence.update(approval=str(licence.pk), digest=licence.digest)
+    opened = Attempt.objects.create(
+        id=attempt,
+        execution_id=row.pk,
+        number=number,
+        epoch=row.epoch + 1,
+        provider_key=row.provider_key,
+        payload_digest=row.payload_digest,
+        approval=licence,
+        permitted_at=now,
+        deadline=deadline,
+        outcome=str(AttemptOutcome.OPEN),
+    )
+    digests.tell_row(row, opened)
     advance(
         row,
         "permit" if row.state == _S.PENDING else "resend",
@@ -226,17 +239,5 @@ def _open_attempt(row: Execution, attempt: UUID, started: float, licence: Approv
         lease_expires_at=deadline + grace(),
         first_sent_at=row.first_sent_at or now,
         exposed_until=max(row.exposed_until or deadline, deadline),
-    )
-    Attempt.objects.create(
-        id=attempt,
-        execution_id=row.pk,
-        number=number,
-        epoch=row.epoch,
-        provider_key=row.provider_key,
-        payload_digest=row.payload_digest,
-        approval=licence,
-        permitted_at=now,
-        deadline=deadline,
-        outcome=str(AttemptOutcome.OPEN),
     )
     return _permit_of(row, attempt, number, started)

@@ -26,7 +26,7 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.transitions import _decisions, _opening
+from effects.transitions import _decisions, _opening, digests
 from effects.transitions._opening import Opened, Opening
 from effects.transitions._rows import advance_request, settles
 from effects.types import Actor
@@ -202,13 +202,13 @@ def resolve_request(
         if _held(row).exclude(execution__state__in=_SETTLED).exists():
             raise WrongStateError("An execution of this request is unsettled; resolve it first.")
         evidence = {"decision": decision, "reason": reason}
+        _decisions.keep(row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         if answer is not None:
             _freeze(row, "resolve", answer, _R.OPERATOR, actor=actor, evidence=evidence)
         else:
             advance_request(
                 row, "resolve", _S.RESOLVED, reason=DECISIONS[decision], actor=actor, evidence=evidence
             )  # fmt: skip
-        _decisions.keep(row, decision, revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return request_snapshot(row)
 
 
@@ -234,6 +234,8 @@ def _release(row: Request, reason: RequestReason) -> None:
 
 
 def _freeze(row: Request, verb: str, answer: StoredAnswer, reason: RequestReason, **options: object) -> None:
+    if answer.body is not None:
+        digests.tell(row, "body", digests.digest_of_body(answer.body))
     advance_request(
         row, verb, _S.ANSWERED, reason=reason, answer_status=answer.status,
         answer_headers=[list(pair) for pair in answer.headers], answer_body=answer.body, answer_size=answer.size,

@@ -15,7 +15,7 @@ from effects.models import Approval, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
 from effects.summaries import of_purpose
-from effects.transitions import _decisions, _licences
+from effects.transitions import _decisions, _licences, digests
 from effects.transitions._rows import advance, effect_of
 from effects.transitions.permits import why_not_resendable
 from effects.types import Actor
@@ -51,6 +51,7 @@ def order_resend(
         effect_of(row)
         approval = _request(row, actor)
         granted = approval.state == ApprovalState.GRANTED
+        _decisions.keep(row, "resend", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         advance(
             row,
             "order_resend",
@@ -59,7 +60,6 @@ def order_resend(
             requesters=_with(row, actor),
             due_at=row.locked_at if granted else None,
         )
-        _decisions.keep(row, "resend", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return snapshot(row)
 
 
@@ -87,7 +87,7 @@ def _request(row: Execution, actor: Actor) -> Approval:
                 "not that many active ones."
             )
         return _licences.request(row, rule, ApprovalPurpose.RESEND)
-    return Approval.objects.create(
+    ordered = Approval.objects.create(
         execution_id=row.pk,
         purpose=str(ApprovalPurpose.RESEND),
         digest=_licences.digest_of(row, ApprovalPurpose.RESEND),
@@ -100,6 +100,8 @@ def _request(row: Execution, actor: Actor) -> Approval:
         created_at=row.locked_at,
         decided_at=row.locked_at,
     )
+    digests.tell_row(row, ordered)
+    return ordered
 
 
 def _with(row: Execution, actor: Actor) -> list[dict[str, Any]]:

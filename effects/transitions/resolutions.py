@@ -105,11 +105,11 @@ def reopen(execution_id: UUID, *, revision: int, decision_id: str, actor: Actor,
         if row.pruned_at is not None:
             raise WrongStateError("Retention dropped its payload, which a look-up needs; it can only be resolved.")
         _licences.lapse_live(row)
+        _decisions.keep(row, "reopen", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         advance(
             row, "reopen", _S.UNCERTAIN, reason=_R.REOPENED, actor=actor, evidence={"reason": reason},
             lookups_spent=0, lookups_unreachable=0, due_at=row.locked_at,
         )  # fmt: skip
-        _decisions.keep(row, "reopen", revision=revision, decision_id=decision_id, actor=actor, reason=reason)
         return snapshot(row)
 
 

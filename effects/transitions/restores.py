@@ -48,7 +48,7 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.transitions import _licences
+from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, advance_request
 
 __all__ = ["DOUBTING", "doubt_request_since", "doubt_since", "exposed_executions", "exposed_requests"]
@@ -127,9 +127,9 @@ def doubt_request_since(request_id: UUID, *, since: datetime, until: datetime) -
 
 def _doubt(row: Execution, since: datetime) -> None:
     unended = row.attempt_rows.filter(outcome=str(AttemptOutcome.OPEN))
-    unended.update(
-        outcome=str(AttemptOutcome.UNKNOWN), ended_at=row.locked_at, failure_reason=str(ExecutionReason.OLDER_DOUBT)
-    )
+    why = str(ExecutionReason.OLDER_DOUBT)
+    if unended.update(outcome=str(AttemptOutcome.UNKNOWN), ended_at=row.locked_at, failure_reason=why):
+        digests.tell_end(row, row.attempts, str(AttemptOutcome.UNKNOWN), reason=why)
     advance(
         row, "doubt_since", _S.UNCERTAIN, reason=ExecutionReason.OLDER_DOUBT,
         evidence={"since": _stamp(since), "was": row.state}, epoch=row.epoch + EPOCH_LEAP, may_have_applied=True,

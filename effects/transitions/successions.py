@@ -12,7 +12,7 @@ from effects.exceptions import WrongStateError
 from effects.intents import Intent
 from effects.models import Execution, Request, RequestExecution
 from effects.states import REQUEST_ENDED, ExecutionState, values
-from effects.transitions import _decisions
+from effects.transitions import _decisions, digests
 from effects.transitions._rows import advance
 
 __all__ = ["hand_over", "lock_requests", "take_places"]
@@ -20,7 +20,7 @@ __all__ = ["hand_over", "lock_requests", "take_places"]
 _DERIVED = "request:"
 
 
-def lock_requests(superseded: UUID | None, handle: RequestHandle | None) -> tuple[Request | None, list[Request]]:
+def lock_requests(superseded: UUID | None, handle: RequestHandle | None) -> list[Request]:
     """Lock, before the executions, the caller's own request and those that wait for what it supersedes.
 
     All in the order of their ids: two handlers that supersede what the other's request holds wait for each other once,
@@ -31,7 +31,7 @@ def lock_requests(superseded: UUID | None, handle: RequestHandle | None) -> tupl
         handle: of the caller's own request, if there is one.
 
     Returns:
-        Its own request, and all that have not ended and hold the old one, its own among them.
+        All that have not ended and hold the old one, and its own; none where nothing is superseded.
 
     Raises:
         RequestEndedError: its own request ended or was taken over.
@@ -42,14 +42,13 @@ def lock_requests(superseded: UUID | None, handle: RequestHandle | None) -> tupl
             request__state__in=values(REQUEST_ENDED)
         )
         ids.update(held.values_list("request_id", flat=True))
-    own, waiting = None, []
+    waiting = []
     for request_id in sorted(ids):
         if handle is not None and request_id == handle.id:
-            own = lock_running_request(handle.id, handle.epoch)
-            waiting.append(own)
+            waiting.append(lock_running_request(handle.id, handle.epoch))
         elif (request := lock_request(request_id)).state not in REQUEST_ENDED:
             waiting.append(request)
-    return own, waiting if superseded is not None else []
+    return waiting if superseded is not None else []
 
 
 def hand_over(intent: Intent, superseded: UUID) -> tuple[Intent, bool]:
@@ -98,6 +97,8 @@ def take_places(row: Execution, requests: Sequence[Request]) -> None:
         ],
         ignore_conflicts=True,
     )
+    for request_id, position in places.items():
+        digests.tell_link(row, request_id, position, holds=True)
 
 
 def _has_ended(request_id: str) -> bool:

@@ -36,7 +36,7 @@ _ITEMS = """(
     FROM jsonb_array_elements(items) WITH ORDINALITY AS itemised (item, place)
 )"""
 #: What a receipt copies from its row; the payload is not among it, and may be long.
-_COPIED = ("state", "reason", "revision", "receipt_count", "epoch", "may_have_applied")
+_COPIED = ("state", "reason", "revision", "receipt_count", "epoch", "may_have_applied", "created_at")
 
 
 class Aged(NamedTuple):

@@ -13,3 +13,9 @@ from tests.audit.journals import Stories, everything
 def stories(transactional_db: Any) -> Stories:
     """Executions and requests of every kind, all written by the verbs."""
     return everything()
+
+
+@pytest.fixture
+def beating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process write its heartbeats whenever a sweep runs."""
+    monkeypatch.setattr("effects.reconcilers._batches._last_done", {})

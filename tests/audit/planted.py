@@ -198,6 +198,15 @@ PLANTED = (
         "approval_digest",
     ),
     Planted(
+        "an approver for whom it is done",
+        "approved",
+        (
+            "UPDATE effects_execution SET on_behalf_of = (SELECT jsonb_build_object('id', actor_id, 'label', '') FROM "
+            "effects_receipt WHERE execution_id = effects_execution.id AND event = 'grant' LIMIT 1) WHERE id = %s"
+        ),
+        "vote_by_requester",
+    ),
+    Planted(
         "a vote that is gone",
         "approved",
         (

@@ -232,6 +232,10 @@ class _Events:
 
     def sweeps(self) -> None:
         s = self.s
+        if s.state == ANSWERED:
+            self.move("retention drops the bytes of the answer", "drop_answer")
+        if s.state in (ANSWERED, RESOLVED):
+            self.move("retention frees the key", "free_key")
         if s.state == RUNNING and s.lease_over:
             if self._may_release():
                 self.move(

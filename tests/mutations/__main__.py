@@ -23,6 +23,7 @@ from project.services.processes import Processes, ServiceError
 from tests.mutations import (
     answering,
     asking,
+    auditing,
     deciding,
     hearing,
     keeping,
@@ -50,6 +51,7 @@ MUTATIONS = (
     *asking.MUTATIONS,
     *proposing.MUTATIONS,
     *keeping.MUTATIONS,
+    *auditing.MUTATIONS,
     *serving.MUTATIONS,
     *hearing.MUTATIONS,
     *knowing.MUTATIONS,

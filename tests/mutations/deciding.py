@@ -18,7 +18,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/permits.py",
-                "        _licences.spend(licence)\n",
+                "        _licences.spend(row, licence)\n",
                 "        pass\n",
             ),
             Edit(
@@ -26,7 +26,7 @@ MUTATIONS = (
                 "    match report:\n        case Applied() | Partial():\n            _complete(",
                 "    approval = _licences.newest_for_send(row)\n"
                 "    if approval is not None and approval.state == _licences.GRANTED:\n"
-                "        _licences.spend(approval)\n"
+                "        _licences.spend(row, approval)\n"
                 "    match report:\n        case Applied() | Partial():\n            _complete(",
             ),
         ),

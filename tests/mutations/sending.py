@@ -287,8 +287,8 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/_rows.py",
-                "    if settles:\n        _run_hook(row, previous, alone=troubled)",
-                "    if settles:\n        transaction.on_commit(lambda: _run_hook(row, previous, alone=troubled))",
+                "    if settles and not waits:\n        _run_hook(row, previous)",
+                "    if settles and not waits:\n        transaction.on_commit(lambda: _run_hook(row, previous))",
             ),
             Edit(
                 f"{_T}/_rows.py",
