@@ -7,4 +7,4 @@ from django.urls import path
 from effects.http.status import operation_status
 
 app_name = "effects"
-urlpatterns = [path("<uuid:ref>/", operation_status, name="operation-status")]
+urlpatterns = [path("<str:ref>/", operation_status, name="operation-status")]

@@ -11,3 +11,6 @@ urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("", include("project.payments.urls")),
 ]
+
+# clients of the API get no page where an address is none
+handler404 = "project.payments.views.not_found"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import JSONRenderer
@@ -24,6 +24,7 @@ from effects.http.case_blocks import unmarked_test_blocks
 from effects.http.identity import identify
 from effects.http.json_bodies import deep_error
 from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.problems import problem, unlisted
 from effects.transitions import request_binding
 
 __all__ = [
@@ -179,13 +180,14 @@ def render_alone(response: HttpResponseBase) -> HttpResponseBase:
 
 
 def authenticated(request: HttpRequest) -> Any:
-    """Return the request with the user that REST framework's default authenticators find; a 401 where they refuse."""
+    """Return the request with the user that REST framework's default authenticators find, or their refusal."""
     wrapped: Request = APIView().initialize_request(request)
     try:
         _ = wrapped.user
     except APIException as error:
         challenge = _challenge(wrapped)
-        response = HttpResponse(status=error.status_code if challenge else 403)
+        kind = unlisted(error.default_code, error.status_code if challenge else 403)
+        response = problem(kind, detail=str(error.detail))
         if challenge:
             response["WWW-Authenticate"] = challenge
         return response

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from effects.exceptions import EffectsError
 
-__all__ = ["HEADER", "MAX_KEY_LENGTH", "META_NAME", "KeyInvalidError", "parse_key"]
+__all__ = ["HEADER", "MAX_KEY_LENGTH", "META_NAME", "PATTERN", "KeyInvalidError", "parse_key"]
 
 HEADER = "Idempotency-Key"
 META_NAME = "HTTP_IDEMPOTENCY_KEY"
@@ -31,6 +31,12 @@ MAX_KEY_LENGTH = 255
 # Token must begin with a letter or "*"; UUIDs and numbers begin with a digit and are welcome. A "'" at the
 # beginning is quoting gone wrong.
 _BARE = re.compile(r"[!#$%&*+\-.^_`|~0-9A-Za-z][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
+
+PATTERN = (
+    r'^("( *([!#-+\--\[\]-~]|\\["\\])){1,255} *"'
+    r"|[!#$%&*+\-.^_`|~0-9A-Za-z][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,254})$"
+)
+"""What `parse_key` takes, for schemas of clients; parameters, which it ignores, are left out."""
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 

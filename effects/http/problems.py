@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from effects.conf import DOCS
 
-__all__ = ["CODES", "CONTENT_TYPE", "KEY_GUIDE", "Code", "problem", "type_url"]
+__all__ = ["CODES", "CONTENT_TYPE", "KEY_GUIDE", "Code", "problem", "type_url", "unlisted"]
 
 CONTENT_TYPE = "application/problem+json"
 KEY_GUIDE = f"{DOCS}/guides/idempotency-keys/"
@@ -149,9 +150,20 @@ CODES: Mapping[str, Code] = MappingProxyType(
                 _("Without its record nothing is done. Send it again later with the same key."),
                 retry_after=timedelta(seconds=5),
             ),
+            _code(
+                "operation_not_found",
+                404,
+                _("There is no such operation"),
+                _("It is not there, or another caller's."),
+            ),
         )
     )
 )
+
+
+def unlisted(code: str, status: int) -> Code:
+    """Return a kind of problem that is none of ours: of a framework, which has its own code and no page here."""
+    return Code(code, status, HTTPStatus(status).phrase, "", retryable=False, anchor="")
 
 
 def type_url(code: str | Code) -> str:

@@ -6,38 +6,39 @@ else needs it. It reads what `@idempotent` was told and changes nothing at run t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from drf_spectacular.extensions import OpenApiSerializerFieldExtension, OpenApiViewExtension
-from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
-from drf_spectacular.utils import Direction, OpenApiParameter, OpenApiResponse
-from rest_framework.views import APIView
-
-from effects.http.call_paths import protection_behind
-from effects.http.problems import CODES, CONTENT_TYPE, Code
-from effects.http.protection import Protection
-from effects.http.status import operation_status
-from effects.states import ExecutionState, RequestState
-
-__all__ = ["DescribedFields", "DescribedViews"]
-
-Schema = dict[str, Any]
-
-#: Codes of the status resource that are no problems.
-STATUS_CODES = (
-    "operation_pending",
-    "operation_awaiting_approval",
-    "operation_accepted",
-    "operation_answered",
-    "operation_released",
+from drf_spectacular.extensions import (
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+    OpenApiViewExtension,
 )
-RETRY_AFTER: Schema = {"description": "Seconds until asking again makes sense.", "schema": {"type": "integer"}}
-LOCATION: Schema = {"description": "Where to ask.", "schema": {"type": "string", "format": "uri-reference"}}
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ComponentRegistry
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import Direction, OpenApiParameter, OpenApiResponse
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import AllowAny
+from rest_framework.views import APIView, exception_handler
+
+from effects.http.answers import REPLAYED, STATUS
+from effects.http.call_paths import protection_behind
+from effects.http.keys import HEADER, MAX_KEY_LENGTH, PATTERN
+from effects.http.problems import CODES, CONTENT_TYPE, Code, unlisted
+from effects.http.protection import Protection
+from effects.http.schema_components import HEADERS, Schema, problem, proposal, refusal, status_resource
+from effects.http.schema_payloads import proposable
+from effects.http.status import operation_status
+
+__all__ = ["DescribedFields", "DescribedProposals", "DescribedViews"]
+
+EXAMPLE = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
 
 
 class DescribedViews(OpenApiViewExtension):  # type: ignore[no-untyped-call]
@@ -68,6 +69,26 @@ class DescribedFields(OpenApiSerializerFieldExtension):  # type: ignore[no-untyp
     def map_serializer_field(self, auto_schema: AutoSchema, direction: Direction) -> Schema:  # noqa: ARG002
         """Return the words."""
         return {"type": "string", "enum": [str(word) for word in self.target.words]}
+
+
+class DescribedProposals(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Tell proposals apart by their operation, with the payload that each takes."""
+
+    target_class = "effects.http.api.serializers.ProposalRequest"
+    optional = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Schema:
+        """Return one schema of those of the effects; the serializer's own where none may be proposed."""
+        kinds = {effect: proposal(auto_schema.registry, effect) for effect in proposable()}
+        if not kinds:
+            return auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # type: ignore[no-any-return, no-untyped-call]
+        mapping = {name: kind["$ref"] for effect, kind in kinds.items() for name in (effect.operation, *effect.aliases)}
+        return {
+            # drf-spectacular takes a body without any as one that may be missing
+            "required": ["operation", "payload"],
+            "oneOf": list(kinds.values()),
+            "discriminator": {"propertyName": "operation", "mapping": mapping},
+        }
 
 
 @functools.cache
@@ -117,11 +138,12 @@ class _Described(AutoSchema):
     documented: Any = None
 
     def get_override_parameters(self) -> list[Any]:
-        """Add the request's header, and those of answers."""
+        """Add the key, and what our own views take in their addresses."""
         found = list(super().get_override_parameters())
         if self.documented is not None:
             found += [OpenApiParameter(name, str, description=text) for name, text in self.documented.query.items()]
-        return [*found, *_parameters(self.protection)] if self.protection else found
+            found += _ids(self.path)
+        return [*found, _key(self.protection)] if self.protection else found
 
     def get_request_serializer(self) -> Any:
         """Return what our own views take."""
@@ -139,161 +161,127 @@ class _Described(AutoSchema):
         if operation is None:
             return None
         responses = operation["responses"]
+        own, kinds = set(responses), []
         if self.protection is not None:
-            _add_protection(responses, registry, self.protection)
+            _add_waiting(responses, registry, self.protection)
+            kinds += _problems_of(self.protection)
         if self.documented is not None:
-            _add_problems(responses, _api_problem(registry), self.documented.problems)
+            kinds += self.documented.problems
+            said = {kind.code for kind in kinds}
+            kinds += [unlisted(*refused) for refused in _refusals(self) if refused[0] not in said]
+            _add_headers(responses, self.documented.headers)
+        _add_problems(responses, registry, kinds)
+        if self.protection is not None:
+            if self.documented is None:
+                own |= _add_refusals(self, responses, registry, own)
+            marks = [REPLAYED] if self.protection.required else [REPLAYED, STATUS]
+            _add_headers(responses, dict.fromkeys(own, marks))
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
 
-def _parameters(protection: Protection) -> list[OpenApiParameter]:
+def _ids(path: str) -> list[OpenApiParameter]:
+    """Return the ids in an address of ours: the URL patterns let anything pass, so that a wrong one is a problem."""
+    names = re.findall(r"{(\w+)}", path)
+    return [OpenApiParameter(name, OpenApiTypes.UUID, OpenApiParameter.PATH) for name in names]
+
+
+def _key(protection: Protection) -> OpenApiParameter:
     need = "Required" if protection.required else "Optional: without it the request is not protected"
-    found = [
-        OpenApiParameter(
-            "Idempotency-Key",
-            str,
-            OpenApiParameter.HEADER,
-            required=protection.required,
-            description=f"{need}. 1 to 255 printable ASCII characters except the comma, between double quotes (an "
-            "RFC 9651 string), new for each operation. A retry under the same key, with the same request, gets the "
-            "first answer.",
-        ),
-        OpenApiParameter(
-            "Idempotent-Replayed",
-            {"type": "string", "enum": ["true"]},
-            OpenApiParameter.HEADER,
-            response=True,
-            description="The answer is that of an earlier request under the same key.",
-        ),
-    ]
-    if not protection.required:
-        text = "The request had no key and was not protected."
-        ignored = {"type": "string", "enum": ["ignored"]}
-        found.append(
-            OpenApiParameter("Idempotency-Status", ignored, OpenApiParameter.HEADER, response=True, description=text)
-        )
-    return found
+    return OpenApiParameter(
+        HEADER,
+        {"type": "string", "pattern": PATTERN, "maxLength": MAX_KEY_LENGTH + 2, "example": EXAMPLE},
+        OpenApiParameter.HEADER,
+        required=protection.required,
+        description=f"{need}. 1 to 255 printable ASCII characters except the comma, between double quotes (an "
+        "RFC 9651 string), new for each operation. A retry under the same key, with the same request, gets the "
+        "first answer.",
+    )
 
 
-def _add_protection(responses: Schema, registry: ComponentRegistry, protection: Protection) -> None:
-    _add_problems(responses, _problem(registry), [kind for kind in CODES.values() if _can_meet(protection, kind)])
-    too_large = CODES["idempotency_request_invalid"]
-    _add(responses, "413", CONTENT_TYPE, _problem(registry), f"`{too_large.code}`: {too_large.title}.")
+def _problems_of(protection: Protection) -> list[Code]:
+    """Return what the decorator can answer; a body that is too large has a status of its own."""
+    left_out = {"operation_not_found", *(() if protection.required else ("idempotency_key_missing",))}
+    too_large = dataclasses.replace(CODES["idempotency_request_invalid"], status=413)
+    return [*(kind for kind in CODES.values() if kind.code not in left_out), too_large]
+
+
+def _add_waiting(responses: Schema, registry: ComponentRegistry, protection: Protection) -> None:
     if protection.operation.mode == "journaled":
         text = "It is not settled: people must decide, or the provider has it. The same request gets the answer later."
-        _add(responses, "202", "application/json", _status(registry), text)
-        responses["202"].setdefault("headers", {}).update({"Location": LOCATION, "Retry-After": RETRY_AFTER})
+        _add(responses, 202, "application/json", status_resource(registry), text)
+        _add_headers(responses, {202: ("Location", "Retry-After")})
 
 
-def _can_meet(protection: Protection, kind: Code) -> bool:
-    return protection.required or kind.code != "idempotency_key_missing"
-
-
-def _add_problems(responses: Schema, problem: Schema, kinds: Iterable[Code]) -> None:
+def _add_problems(responses: Schema, registry: ComponentRegistry, kinds: Iterable[Code]) -> None:
+    """Add one schema for each status: the problem, and which codes it can have there."""
     by_status: dict[int, list[Code]] = {}
     for kind in kinds:
         by_status.setdefault(kind.status, []).append(kind)
     for status, found in by_status.items():
         text = "\n".join(f"- `{kind.code}`: {kind.title}." for kind in found)
-        _add(responses, str(status), CONTENT_TYPE, problem, text)
-        if any(kind.retry_after for kind in found):
-            responses[str(status)].setdefault("headers", {})["Retry-After"] = RETRY_AFTER
+        _add(responses, status, CONTENT_TYPE, problem(registry, status, found), text)
+        _add_headers(responses, {status: _headers_of(status, found)})
 
 
-def _add(responses: Schema, status: str, media_type: str, schema: Schema, description: str) -> None:
+def _headers_of(status: int, kinds: Iterable[Code]) -> list[str]:
+    found = ["Retry-After"] if status == 429 or any(kind.retry_after for kind in kinds) else []
+    if any(kind.code == "idempotency_key_missing" for kind in kinds):
+        found.append("Link")
+    return [*found, "WWW-Authenticate"] if status == 401 else found
+
+
+def _refusals(schema: AutoSchema) -> list[tuple[str, int]]:
+    """Return with what REST framework itself may refuse a request of this method."""
+    authenticators, takes_body = schema.view.get_authenticators(), schema.method in {"POST", "PUT", "PATCH", "DELETE"}
+    # as REST framework decides between 401 and 403: the first authenticator speaks
+    challenges = authenticators and _is_overridden(authenticators[0], BaseAuthentication.authenticate_header)
+    return [
+        *([("parse_error", 400), ("unsupported_media_type", 415)] if takes_body else ()),
+        *([("not_authenticated", 401), ("authentication_failed", 401)] if challenges else ()),
+        ("permission_denied", 403),
+        *([("not_found", 404)] if "{" in schema.path else ()),
+        ("not_acceptable", 406),
+        *([("throttled", 429)] if schema.view.get_throttles() else ()),
+    ]
+
+
+def _is_overridden(instance: object, method: Callable[..., Any]) -> bool:
+    return getattr(type(instance), method.__name__) is not method
+
+
+def _add_refusals(schema: AutoSchema, responses: Schema, registry: ComponentRegistry, own: set[str]) -> set[str]:
+    """Add what REST framework's exception handler makes of refusals, unless the view says so itself; return which."""
+    added = set()
+    known = schema.view.get_exception_handler() is exception_handler
+    for code, status in _refusals(schema):
+        if str(status) in own:
+            continue
+        added.add(str(status))
+        for media_type in schema.map_renderers("media_type"):
+            _add(responses, status, media_type, refusal(registry, status) if known else {}, f"- `{code}`")
+        _add_headers(responses, {status: _headers_of(status, ())})
+    return added
+
+
+def _add(responses: Schema, status: int, media_type: str, schema: Schema, description: str) -> None:
     """Add an answer beside those that the view has of its own under the same status."""
-    response = responses.setdefault(status, {"description": ""})
-    response["description"] = "\n\n".join(filter(None, (response["description"], description)))
+    response = responses.setdefault(str(status), {"description": ""})
+    if description not in response["description"]:
+        response["description"] = "\n\n".join(filter(None, (response["description"], description)))
     content = response.setdefault("content", {})
     known = content.get(media_type, {}).get("schema")
     if known is None:
         content[media_type] = {"schema": schema}
     elif known != schema:
-        content[media_type]["schema"] = {"oneOf": [known, schema]}
+        # an answer may fit both
+        content[media_type]["schema"] = {"anyOf": [known, schema]}
 
 
-# -- components -------------------------------------------------------------------------------------------------------
-
-
-def _component(registry: ComponentRegistry, name: str, schema: Schema) -> Schema:
-    component: ResolvedComponent = ResolvedComponent(  # type: ignore[no-untyped-call]
-        name=name, type=ResolvedComponent.SCHEMA, schema=schema, object=name
-    )
-    registry.register_on_missing(component)
-    return component.ref
-
-
-def _words(registry: ComponentRegistry, name: str, words: Iterable[object]) -> Schema:
-    # a component of its own: drf-spectacular would name an enum within a property after that, as others may be
-    return _component(registry, name, {"type": "string", "enum": sorted({str(word) for word in words})})
-
-
-def _text(description: str, **more: Any) -> Schema:
-    return {"type": "string", "description": description, **more}
-
-
-def _state(registry: ComponentRegistry) -> Schema:
-    return _words(registry, "EffectsOperationState", [*ExecutionState, *RequestState])
-
-
-def _problem(registry: ComponentRegistry) -> Schema:
-    """Return the reference of the component of RFC 9457 problems of protected views."""
-    codes = _words(registry, "EffectsProblemCode", CODES)
-    return _component(registry, "EffectsProblem", _problem_schema(registry, codes))
-
-
-def _api_problem(registry: ComponentRegistry) -> Schema:
-    """Return the reference of the component of our own views' problems, which are REST framework's as well."""
-    code = _text("The problem's stable name; the descriptions of answers list those that they can have.")
-    return _component(registry, "EffectsApiProblem", _problem_schema(registry, code))
-
-
-def _problem_schema(registry: ComponentRegistry, codes: Schema) -> Schema:
-    properties: Mapping[str, Schema] = {
-        "type": _text("The address of the problem's documentation.", format="uri"),
-        "title": _text("What kind of problem it is."),
-        "status": {"type": "integer"},
-        "detail": _text("What it means here."),
-        "code": codes,
-        "safe_new_key": {
-            "type": "boolean",
-            "description": "True only when nothing was applied and nothing can be any more under this key.",
-        },
-        "operation_ref": _text("The request's public id, where it may be told.", format="uuid"),
-        "operation_state": _state(registry),
-        "status_url": _text("Where to ask what became of it.", format="uri-reference"),
-        "differs": {"type": "array", "items": {"type": "string"}, "description": "Parts that differ, of a reused key."},
-        "errors": {
-            "type": "array",
-            "description": "What is wrong with single fields.",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "detail"],
-                "properties": {"pointer": _text("A JSON pointer into the body."), "detail": {"type": "string"}},
-            },
-        },
-    }
-    required = ["type", "title", "status", "detail", "code", "safe_new_key"]
-    return {"type": "object", "required": required, "properties": dict(properties)}
-
-
-def _status(registry: ComponentRegistry) -> Schema:
-    """Return the reference of the component of the status resource."""
-    properties: Mapping[str, Schema] = {
-        "operation_ref": _text("The request's public id.", format="uuid"),
-        "operation": _text("What is protected."),
-        "operation_state": _state(registry),
-        "code": _words(registry, "EffectsStatusCode", ["", *STATUS_CODES, *CODES]),
-        "safe_new_key": {"type": "boolean"},
-        "answer_status": {"type": "integer", "description": "The status of the stored answer."},
-        "status_url": _text("Where to ask again.", format="uri-reference"),
-        "poll_after_seconds": {"type": "integer", "description": "When to ask again."},
-    }
-    required = ["operation_ref", "operation", "operation_state", "code", "safe_new_key"]
-    return _component(
-        registry, "EffectsOperationStatus", {"type": "object", "required": required, "properties": dict(properties)}
-    )
+def _add_headers(responses: Schema, names: Mapping[Any, Iterable[str]]) -> None:
+    for status, found in names.items():
+        for name in found:
+            responses[str(status)].setdefault("headers", {}).setdefault(name, dict(HEADERS[name]))
 
 
 # -- the status resource ----------------------------------------------------------------------------------------------
@@ -303,21 +291,28 @@ class _StatusSchema(AutoSchema):
     def get_operation_id(self) -> str:
         return "effects_operation_status"
 
+    def get_override_parameters(self) -> list[Any]:
+        return [*super().get_override_parameters(), *_ids(self.path)]
+
     def get_response_serializers(self) -> Any:
-        nobody = OpenApiResponse(description="There is no such operation, or it is another caller's.")
-        return {(200, "application/json"): OpenApiResponse(_status(self.registry)), 404: nobody}
+        return {(200, "application/json"): OpenApiResponse(status_resource(self.registry))}
 
     def get_operation(
         self, path: str, path_regex: str, path_prefix: str, method: str, registry: ComponentRegistry
     ) -> Schema | None:
         operation: Schema | None = super().get_operation(path, path_regex, path_prefix, method, registry)
         if operation is not None:
-            operation["responses"]["200"]["headers"] = {"Retry-After": RETRY_AFTER}
+            refusals = [unlisted(code, status) for code, status in _refusals(self) if status in {401, 403}]
+            kinds = [*refusals, CODES["operation_not_found"], CODES["execution_unavailable"]]
+            _add_problems(operation["responses"], registry, kinds)
+            _add_headers(operation["responses"], {200: ["Retry-After"]})
         return operation
 
 
 class _StatusView(APIView):
     schema = _StatusSchema()
+    # a login is asked for where the operation's own view asks for one: its `identity=` may know callers otherwise
+    permission_classes = (AllowAny,)
 
     def get(self, request: Any, ref: Any) -> Any:
         """Return where an operation stands, for the tenant and subject that sent it."""

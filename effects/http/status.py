@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.apps import apps
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
 from effects import queries
@@ -36,14 +37,15 @@ from effects.replay import (
 )
 from effects.snapshots import RequestSnapshot
 
-__all__ = ["accepted", "operation_status", "reported_state", "status_url"]
+__all__ = ["accepted", "operation_status", "ref_of", "reported_state", "status_url"]
 
 log = get_logger("effects.http")
 
 
+@csrf_exempt  # it only reads, and tells a client that posts to it so
 @transaction.non_atomic_requests
 @require_safe
-def operation_status(request: HttpRequest, ref: UUID) -> HttpResponseBase:
+def operation_status(request: HttpRequest, ref: str) -> HttpResponseBase:
     """Answer where an operation stands; 404 for anybody but the tenant and subject that sent it.
 
     REST framework's default authenticators are used where it is installed, Django's own session otherwise.
@@ -53,13 +55,33 @@ def operation_status(request: HttpRequest, ref: UUID) -> HttpResponseBase:
             caller = _caller_of(request)
             if isinstance(caller, HttpResponseBase):
                 return caller
-            found = _find(ref)
+            found = queries.get_request(ref_of(ref))
             _refuse_others(caller, found)
             decision = decide(found, now())
             return _response(_members(found, decision), retry_after=_hint(decision))
+    except (ExecutionNotFoundError, NameUnusableError):
+        return problem("operation_not_found")
     except JournalUnavailableError:
         log.exception("The status of %s cannot be read.", ref)
         return problem("execution_unavailable")
+
+
+def ref_of(text: str) -> UUID:
+    """Return the public id that a client wrote into an address.
+
+    The URL patterns take any text: what is no id is then answered as one that nobody has, and not by the page that
+    Django shows where no pattern fits.
+
+    Raises:
+        ExecutionNotFoundError: it is none.
+    """
+    try:
+        found = UUID(text)
+    except ValueError as error:
+        raise ExecutionNotFoundError from error
+    if str(found) != text.lower():
+        raise ExecutionNotFoundError
+    return found
 
 
 def accepted(decision: Waiting) -> HttpResponse:
@@ -98,21 +120,11 @@ def _caller_of(request: HttpRequest) -> Any:
     return authenticated(request)
 
 
-def _find(ref: UUID) -> RequestSnapshot:
-    try:
-        return queries.get_request(ref)
-    except ExecutionNotFoundError as error:
-        raise Http404("There is no such operation.") from error
-
-
 def _refuse_others(caller: Any, found: RequestSnapshot) -> None:
     view = find_operation(found.operation)
-    try:
-        who = identify(caller, view.options.get("identity") if view else None)
-    except NameUnusableError as error:
-        raise Http404("There is no such operation.") from error
+    who = identify(caller, view.options.get("identity") if view else None)
     if who is None or (who.tenant, who.subject) != (found.tenant, found.subject):
-        raise Http404("There is no such operation.")
+        raise ExecutionNotFoundError
 
 
 def _members(found: RequestSnapshot, decision: Decision) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.conf import settings
 import effects
 from effects.contrib.stripe import CreateRefund, RefundPayload, as_dict, get_client, proven, until
 
-from .models import Order, Payout, Refund
+from .models import NUMBER, Order, Payout, Refund
 
 # Declarations are frozen on each execution, so the numbers in them are read once, at start-up.
 _TIMEOUT = timedelta(seconds=settings.PAYMENTS_TIMEOUT_SECONDS)
@@ -22,7 +23,15 @@ _QUIET = timedelta(seconds=settings.PAYMENTS_QUIET_SECONDS)
 class ShopRefund(RefundPayload):
     """A refund of one of the shop's orders, by its number."""
 
-    order: str
+    order: str = field(metadata={"schema": {"pattern": f"^{NUMBER}$"}})
+    payment_intent: str = field(metadata={"schema": {"minLength": 1}})
+    charge: None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no order's number: what a proposal says is looked up."""
+        super().__post_init__()
+        if not re.fullmatch(NUMBER, self.order):
+            raise ValueError("order= is the number of an order")
 
 
 @effects.register
@@ -40,8 +49,8 @@ class RefundPayment(CreateRefund[ShopRefund]):
 
     def refuse_proposal(self, payload: ShopRefund, *, user: Any, tenant: str) -> str:  # noqa: ARG002
         """Refuse what is no refund of one of the shop's orders."""
-        order = Order.objects.filter(number=payload.order, currency=payload.currency).first()
-        if order is None or not order.payment_intent or order.payment_intent != payload.payment_intent:
+        order = Order.objects.filter(number=payload.order).first()
+        if order is None or (order.payment_intent, order.currency) != (payload.payment_intent, payload.currency):
             return f"There is no order {payload.order} with this payment and currency."
         if not 0 < payload.amount <= order.refundable:
             return f"Only {order.refundable} of order {payload.order} can still be refunded."
@@ -58,10 +67,10 @@ class RefundPayment(CreateRefund[ShopRefund]):
         payload = context.payload
         return effects.Summary(
             title=f"Refund for order {payload.order}",
-            facts={"Order": payload.order, "Payment": payload.payment_intent or ""},
+            facts={"Order": payload.order, "Payment": payload.payment_intent},
             amount=payload.amount,
             currency=payload.currency,
-            target=payload.payment_intent or "",
+            target=payload.payment_intent,
         )
 
     def precondition(self, context: effects.Context[ShopRefund]) -> effects.Proceed | effects.Refuse:

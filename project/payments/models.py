@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+#: What an order's number looks like.
+NUMBER = "[A-Za-z0-9-]{1,40}"
+
 
 class Order(models.Model):
     """What a customer bought; paid when it has a payment intent."""

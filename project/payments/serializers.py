@@ -6,12 +6,13 @@ from typing import Any
 
 from rest_framework import serializers
 
-from .models import Order, Payout, Refund
+from .models import NUMBER, Order, Payout, Refund
 
 
 class OrderSerializer(serializers.ModelSerializer[Order]):
     """An order."""
 
+    number = serializers.RegexField(rf"^{NUMBER}\Z")
     amount = serializers.IntegerField(min_value=1, max_value=99_999_999)
     currency = serializers.RegexField(r"^[a-z]{3}\Z")
 
@@ -22,20 +23,9 @@ class OrderSerializer(serializers.ModelSerializer[Order]):
 
 
 class RefundRequest(serializers.Serializer[Any]):
-    """A refund to ask for; without an amount, of all that is left. `context["order"]` is the order."""
+    """A refund to ask for; without an amount, of all that is left."""
 
     amount = serializers.IntegerField(min_value=1, required=False)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse what cannot be refunded."""
-        order: Order = self.context["order"]
-        if not order.payment_intent:
-            raise serializers.ValidationError("This order is not paid.")
-        left = order.refundable
-        amount = attrs.setdefault("amount", left)
-        if not 0 < amount <= left:
-            raise serializers.ValidationError({"amount": f"Only {left} can still be refunded."})
-        return attrs
 
 
 class RefundSerializer(serializers.ModelSerializer[Refund]):
@@ -49,10 +39,23 @@ class RefundSerializer(serializers.ModelSerializer[Refund]):
 
 
 class PayoutRequest(serializers.Serializer[Any]):
-    """A payout to ask for."""
+    """A payout to ask for; the shop's bank takes euros alone."""
 
     amount = serializers.IntegerField(min_value=1, max_value=99_999_999)
-    currency = serializers.RegexField(r"^[a-z]{3}\Z")
+    currency = serializers.ChoiceField(["eur"])
+
+
+class Refusal(serializers.Serializer[Any]):
+    """Why something did not happen."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class Conflict(serializers.Serializer[Any]):
+    """What the request does not fit to."""
+
+    detail = serializers.CharField()
 
 
 class PayoutSerializer(serializers.ModelSerializer[Payout]):

@@ -145,7 +145,7 @@ def test_a_missing_field_is_named(agent: Any, approver: Any) -> None:
 def test_an_effect_refuses_proposals_in_words(agent: Any, approver: Any) -> None:
     """`refuse_proposal` sees payload, user and tenant; nothing is recorded and the key is free."""
     answer = agent.propose(key="k", amount=2000)
-    assert (answer.status_code, answer.json()["code"]) == (422, "proposal_refused")
+    assert (answer.status_code, answer.json()["code"]) == (409, "proposal_refused")
     assert "agent may give ada at most 1000." in answer.json()["detail"]
     assert not Execution.objects.exists()
     assert not Request.objects.filter(holds_key=True).exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.keys import META_NAME, PATTERN, KeyInvalidError, parse_key
 
 DATA = Path(__file__).parent.parent / "data"
 UUID = "8e03978e-40d5-43dd-bc93-6894a57f9324"
@@ -173,3 +174,19 @@ def test_where_django_keeps_it() -> None:
     """The header is found in META under the name that we export."""
     request = RequestFactory().post("/", headers={"Idempotency-Key": '"K"'})
     assert parse_key(request.META.get(META_NAME)) == "K"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *('"a b"', '"a\\"b"', '"a\\\\b"', '"' + "x" * 255 + '"', "bare:k/1", "8e03978e-40d5", "*", "x" * 255),
+        *('""', '"  "', '"a,b"', "a,b", "", "'a'", '"a', 'a"', '"a\\b"', '"\x7f"', '"é"', "a b", "x" * 256, '"a""b"'),
+    ],
+)
+def test_the_schemas_pattern_is_what_is_taken(raw: str) -> None:
+    """Whatever has no parameters fits the pattern that clients are told if, and only if, it is a key."""
+    try:
+        taken = parse_key(raw) is not None
+    except KeyInvalidError:
+        taken = False
+    assert bool(re.search(PATTERN, raw)) is taken

@@ -28,6 +28,7 @@ STATUSES = {
     "operation_result_expired": 409,
     "execution_capacity": 503,
     "execution_unavailable": 503,
+    "operation_not_found": 404,
 }
 RETRYABLE = {"operation_in_progress", "execution_capacity", "execution_unavailable"}
 

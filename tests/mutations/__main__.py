@@ -25,6 +25,7 @@ from tests.mutations import (
     asking,
     auditing,
     deciding,
+    describing,
     hearing,
     keeping,
     knowing,
@@ -47,6 +48,7 @@ COPIED = ("effects", "effects_admin", "project", "tests", "manage.py", "pyprojec
 MUTATIONS = (
     *sending.MUTATIONS,
     *deciding.MUTATIONS,
+    *describing.MUTATIONS,
     *answering.MUTATIONS,
     *asking.MUTATIONS,
     *proposing.MUTATIONS,

@@ -92,11 +92,11 @@ def test_the_same_key_for_another_amount(client: APIClient, order: Order) -> Non
     assert Refund.objects.count() == 1
 
 
-@pytest.mark.parametrize("amount", [0, -1, 100_001, "much"])
-def test_what_cannot_be_refunded(client: APIClient, order: Order, faults: Faults, amount: Any) -> None:
-    """A wrong amount is refused, records no execution and leaves the key free."""
+@pytest.mark.parametrize(("amount", "status"), [(0, 400), (-1, 400), ("much", 400), (100_001, 409)])
+def test_what_cannot_be_refunded(client: APIClient, order: Order, faults: Faults, amount: Any, status: int) -> None:
+    """What is no amount, and more than is left, is refused, records no execution and leaves the key free."""
     path = f"/orders/{order.pk}/refunds/"
-    assert post(client, path, {"amount": amount}).status_code == 400
+    assert post(client, path, {"amount": amount}).status_code == status
     assert not Execution.objects.exists()
     assert post(client, path, {"amount": 400}).status_code == 201
 
@@ -104,7 +104,15 @@ def test_what_cannot_be_refunded(client: APIClient, order: Order, faults: Faults
 def test_an_unpaid_order_has_no_refund(client: APIClient, customer: User) -> None:
     """There is nothing to refund."""
     order = Order.objects.create(number="n", amount=5, currency="eur", customer=customer)
-    assert post(client, f"/orders/{order.pk}/refunds/", {}).status_code == 400
+    assert post(client, f"/orders/{order.pk}/refunds/", {}).status_code == 409
+
+
+def test_a_number_is_taken_once(client: APIClient) -> None:
+    """Another order under the same number does not fit to what is there; it leaves the key free."""
+    body = {"number": "n-1", "amount": 1000, "currency": "eur"}
+    assert post(client, "/orders/", body).status_code == 201
+    assert post(client, "/orders/", body, '"k-2"').status_code == 409
+    assert post(client, "/orders/", {**body, "number": "n-2"}, '"k-2"').status_code == 201
 
 
 def test_a_lost_reply_gets_its_answer(client: APIClient, order: Order, faults: Faults) -> None:
@@ -227,7 +235,7 @@ def test_an_assistant_proposes_a_refund_and_a_person_approves_it(customer: User,
 
     for wrong in ({"amount": 100_001}, {"amount": 5, "order": "other"}, {"amount": 5, "currency": "usd"}):
         refused = propose("wrong", **wrong)
-        assert (refused.status_code, refused.json()["code"]) == (422, "proposal_refused")
+        assert (refused.status_code, refused.json()["code"]) == (409, "proposal_refused")
     first, again = propose("k-1", amount=400), propose("k-1", amount=400)
     assert (first.status_code, first.content) == (again.status_code, again.content) == (201, first.content)
     run_due()

@@ -28,8 +28,8 @@ class RefundPayload:
         metadata: the project's own.
     """
 
-    amount: int
-    currency: str
+    amount: int = field(metadata={"schema": {"minimum": 1}})
+    currency: str = field(metadata={"schema": {"pattern": "^[a-z]{3}$"}})
     payment_intent: str | None = None
     charge: str | None = None
     reason: str = ""

@@ -24,7 +24,7 @@ from effects.exceptions import (
     PayloadError,
     StaleRevisionError,
 )
-from effects.http.problems import CODES, Code, problem
+from effects.http.problems import CODES, Code, problem, unlisted
 
 __all__ = ["API_CODES", "ProposalError", "as_problem", "pointer_to"]
 
@@ -47,7 +47,7 @@ API_CODES: Mapping[str, Code] = MappingProxyType(
                 _("You cannot propose this"),
                 _("There is no effect of this name that you may propose."),
             ),
-            _code("proposal_refused", 422, _("The proposal is refused"), _("Nothing was recorded. %(reason)s")),
+            _code("proposal_refused", 409, _("The proposal is refused"), _("Nothing was recorded. %(reason)s")),
             _code("nobody_entitled", 409, _("Nobody could approve this"), _("Nothing was recorded.")),
             _code("not_found", 404, _("There is no such thing"), _("It is not there, or not yours to see.")),
             _code("not_entitled", 403, _("You cannot decide this"), _("Somebody else has to.")),
@@ -86,7 +86,7 @@ def as_problem(error: Exception, context: Any) -> HttpResponseBase | None:
     kind = next((kind for of, kind in _OF_ERRORS.items() if isinstance(error, of)), None)
     if kind is not None:
         set_rollback()
-        return problem(kind, detail=None if kind.code in CODES else str(error))
+        return problem(kind, detail=None if kind.code in CODES else str(error) or None)
     if isinstance(error, ValidationError):
         set_rollback()
         return problem(API_CODES["request_invalid"], extra={"errors": list(_errors(error.detail))})
@@ -100,8 +100,7 @@ def _of_framework(error: Exception, response: Any) -> HttpResponseBase | None:
     if response.status_code == HTTPStatus.NOT_FOUND:
         return problem(API_CODES["not_found"])
     code = error.default_code if isinstance(error, APIException) else "permission_denied"
-    phrase, said = HTTPStatus(response.status_code).phrase, response.data.get("detail", "")
-    found = problem(Code(code, response.status_code, phrase, "", retryable=False, anchor=""), detail=str(said))
+    found = problem(unlisted(code, response.status_code), detail=str(response.data.get("detail", "")))
     for name in ("WWW-Authenticate", "Retry-After", "Allow"):
         if response.has_header(name):
             found[name] = response[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from django.core.validators import RegexValidator
 from django.urls import reverse
 from rest_framework import serializers
 
@@ -36,10 +37,16 @@ class WordField(serializers.CharField):
         super().__init__(**options)
 
 
+#: A text holds no NUL, which no field takes; said here, the schema says it too.
+_TEXT = [RegexValidator(r"^[^\x00]*\Z", message="Null characters are not allowed.")]
+
+
 class ProposalRequest(serializers.Serializer[Any]):
     """What is proposed."""
 
-    operation = serializers.CharField(max_length=200, help_text="The effect's operation.")
+    operation = serializers.RegexField(
+        r"^[^\x00]+\Z", max_length=200, trim_whitespace=False, help_text="The effect's operation."
+    )
     payload = serializers.DictField(help_text="Its fields, as the effect declares them.")
 
 
@@ -47,17 +54,17 @@ class VoteRequest(serializers.Serializer[Any]):
     """A person's decision about what they were shown."""
 
     decision = serializers.RegexField(r"^(approve|deny)\Z", help_text="approve or deny.")
-    digest = serializers.CharField(max_length=64, help_text="The digest of the approval that was shown.")
+    digest = serializers.RegexField(r"^[0-9a-f]{64}\Z", help_text="The digest of the approval that was shown.")
     revision = serializers.IntegerField(
         required=False, min_value=1, help_text="The revision that was shown; another one is refused."
     )
-    comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=2000)
+    comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=2000, validators=_TEXT)
 
 
 class WithdrawRequest(serializers.Serializer[Any]):
     """Taking back."""
 
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=2000)
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=2000, validators=_TEXT)
 
 
 class ActorSerializer(serializers.Serializer[Any]):

@@ -41,7 +41,8 @@ from effects.http.api.serializers import (
     proposal_data,
 )
 from effects.http.decorators import idempotent
-from effects.http.problems import Code
+from effects.http.problems import CODES, Code
+from effects.http.status import ref_of
 from effects.models import Approval, Execution
 from effects.states import ApprovalState, ExecutionReason
 from effects.summaries import is_bare
@@ -57,10 +58,16 @@ class Documented:
     request: Any = None
     problems: tuple[Code, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _problems(*codes: str) -> tuple[Code, ...]:
-    return tuple(API_CODES[code] for code in codes)
+    # each of them asks the journal
+    return (*(API_CODES[code] for code in codes), CODES["execution_unavailable"])
+
+
+#: The headers of what `_shown` answers.
+_SHOWN = ("ETag", "Retry-After")
 
 
 class _Parser(JSONParser):
@@ -111,6 +118,7 @@ class ProposalsView(_EffectsView):
             {201: ProposalSerializer},
             ProposalRequest,
             _problems("request_invalid", "payload_invalid", "not_proposable", "proposal_refused", "nobody_entitled"),
+            headers={201: ("Location",)},
         )
     }
 
@@ -128,11 +136,17 @@ class ProposalsView(_EffectsView):
 class ProposalView(_EffectsView):
     """One proposal, or any other execution that the caller asked for, may view or may decide."""
 
-    documented = {"get": Documented({200: ProposalSerializer, 304: None}, problems=_problems("not_found"))}
+    documented = {
+        "get": Documented(
+            {200: ProposalSerializer, 304: None},
+            problems=_problems("not_found"),
+            headers=dict.fromkeys((200, 304), _SHOWN),
+        )
+    }
 
-    def get(self, request: Request, ref: UUID) -> HttpResponseBase:
+    def get(self, request: Request, ref: str) -> HttpResponseBase:
         """Return where it stands, with a hint when to ask again; with `If-None-Match`, 304 while nothing changed."""
-        return _shown(request, find_execution(caller_of(request), ref))
+        return _shown(request, find_execution(caller_of(request), ref_of(ref)))
 
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
@@ -144,20 +158,21 @@ class WithdrawView(_EffectsView):
             {200: ProposalSerializer},
             WithdrawRequest,
             _problems("request_invalid", "not_found", "not_entitled", "already_decided"),
+            headers={200: _SHOWN},
         )
     }
 
-    def post(self, request: Request, ref: UUID) -> HttpResponseBase:
+    def post(self, request: Request, ref: str) -> HttpResponseBase:
         """Take a proposal back that was not sent, for those who asked for it and who may cancel executions."""
         caller = caller_of(request)
-        seen = find_execution(caller, ref)
+        seen = find_execution(caller, ref_of(ref))
         if not caller.may_take_back(seen.row) and not caller.may(CANCEL, seen.row):
             raise NotEntitledError("You did not ask for it, and may not cancel it.")
         asked = WithdrawRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         if seen.row.reason != ExecutionReason.WITHDRAWN:  # else it is the second click
             operators.withdraw(seen.row.pk, by=caller.by, reason=asked.validated_data["reason"])
-        return _shown(request, find_execution(caller, ref))
+        return _shown(request, find_execution(caller, seen.row.pk))
 
 
 class _Oldest(CursorPagination):
@@ -185,6 +200,7 @@ class ApprovalsView(_EffectsView):
     documented = {
         "get": Documented(
             {200: ApprovalPage},
+            problems=_problems("not_found"),
             query={"cursor": "Where the page begins, as `next` has it.", "page_size": "50 unless said, at most 200."},
         )
     }
@@ -224,13 +240,15 @@ class VoteView(_EffectsView):
             {200: ProposalSerializer},
             VoteRequest,
             _problems("request_invalid", "not_found", "not_entitled", "stale_revision", "already_decided"),
+            headers={200: _SHOWN},
         )
     }
 
-    def post(self, request: Request, approval_id: UUID) -> HttpResponseBase:
+    def post(self, request: Request, approval_id: str) -> HttpResponseBase:
         """Approve or deny what was shown; with the quorum's last approval it is sent. Repeating it changes nothing."""
         caller = caller_of(request)
-        seen = find_approval(caller, approval_id)
+        wanted = ref_of(approval_id)
+        seen = find_approval(caller, wanted)
         asked = VoteRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         vote = asked.validated_data
@@ -238,7 +256,7 @@ class VoteView(_EffectsView):
             raise NotEntitledError(seen.why_not())
         call = operators.grant if vote["decision"] == "approve" else operators.deny
         call(
-            seen.row.pk, by=caller.user, digest=vote["digest"], comment=vote["comment"], approval=approval_id,
+            seen.row.pk, by=caller.user, digest=vote["digest"], comment=vote["comment"], approval=wanted,
             revision=vote.get("revision"),
         )  # fmt: skip
         return _shown(request, find_execution(caller, seen.row.pk))
