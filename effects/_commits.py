@@ -32,6 +32,7 @@ __all__ = [
     "committing",
     "inside_transaction",
     "journal",
+    "journal_place",
     "leave_blocks",
     "note_xid",
     "reaching",
@@ -70,6 +71,12 @@ _told: ContextVar[_Told | None] = ContextVar("effects_told", default=None)
 def journal() -> BaseDatabaseWrapper:
     """Return this thread's connection to the journal."""
     return connections[settings.DATABASE]
+
+
+def journal_place() -> tuple[str, str]:
+    """Return where this thread's journal is: its alias, and the schema where a backend has one for each tenant."""
+    connection = journal()
+    return connection.alias, str(getattr(connection, "schema_name", None) or "")
 
 
 def is_beside() -> bool:

@@ -16,7 +16,8 @@ from django.db import connections
 
 from effects import transitions
 from effects._logs import get_logger
-from effects.conf import settings
+from effects.conf import is_set, settings
+from effects.settlement import in_tenant
 
 __all__ = ["Renewer", "hold", "let_go"]
 
@@ -28,14 +29,14 @@ class Renewer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[UUID, int] = {}
+        self._held: dict[UUID, tuple[int, str]] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def hold(self, request_id: UUID, epoch: int) -> None:
+    def hold(self, request_id: UUID, epoch: int, tenant: str = "") -> None:
         """Renew this request's lease from now on."""
         with self._lock:
-            self._held[request_id] = epoch
+            self._held[request_id] = epoch, tenant
             if not (self._stopped.is_set() or (self._thread is not None and self._thread.is_alive())):
                 self._start()
 
@@ -53,15 +54,12 @@ class Renewer:
 
     def renew(self) -> int:
         """*Commits.* Renew all held leases once; return how many are still ours. Errors are logged."""
+        # each within its tenant, whose journal may be in a schema of its own; without TENANT_CONTEXT all at once
+        apart: dict[str, list[tuple[UUID, int]]] = {}
         with self._lock:
-            held = list(self._held.items())
-        if not held:
-            return 0
-        try:
-            return transitions.renew(held)
-        except Exception:  # whatever it is, the next round may succeed, and the lease outlasts two failures
-            log.exception("The leases of %d requests could not be renewed.", len(held))
-            return 0
+            for request_id, (epoch, tenant) in self._held.items():
+                apart.setdefault(tenant if is_set("TENANT_CONTEXT") else "", []).append((request_id, epoch))
+        return sum(_renew(tenant, held) for tenant, held in apart.items())
 
     def _start(self) -> None:
         """Start the thread; a process that may start none for now tries again with its next request."""
@@ -83,12 +81,21 @@ class Renewer:
                 log.exception("The connection of the leases could not be closed.")
 
 
+def _renew(tenant: str, held: list[tuple[UUID, int]]) -> int:
+    try:
+        with in_tenant(tenant):
+            return transitions.renew(held)
+    except Exception:  # whatever it is, the next round may succeed, and the lease outlasts two failures
+        log.exception("The leases of %d requests could not be renewed.", len(held))
+    return 0
+
+
 _renewer = Renewer()
 
 
-def hold(request_id: UUID, epoch: int) -> None:
+def hold(request_id: UUID, epoch: int, tenant: str) -> None:
     """Renew a running request's lease until `let_go`, for at most `HANDLER_MAX`."""
-    _renewer.hold(request_id, epoch)
+    _renewer.hold(request_id, epoch, tenant)
 
 
 def let_go(request_id: UUID) -> None:

@@ -51,7 +51,7 @@ def run_journaled(protection: Protection, call: Call, opening: Opening, compare:
         call.not_executed(decision.code)
         return answer(decision, call.request)
     run = _Run(protection, call, decision.opened, opening)
-    leases.hold(run.handle.id, run.handle.epoch)
+    leases.hold(run.handle.id, run.handle.epoch, run.handle.tenant)
     try:
         return run.respond()
     except JournalUnavailableError:

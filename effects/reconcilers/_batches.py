@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 
-from effects._commits import commits
+from effects._commits import commits, journal_place
 from effects._locks import ClockTimestamp, skip_locked
 from effects._logs import get_logger
 from effects.conf import settings
@@ -105,7 +105,8 @@ def _careful(name: str, row_id: Any, handle: Callable[[Any], str]) -> str:
         return "errors"
 
 
-_last_done: dict[str, float] = {}
+#: By what was done, and in which journal: one process may sweep a journal for each tenant.
+_last_done: dict[tuple[str, tuple[str, str]], float] = {}
 
 
 def beat(name: str, counts: Counts) -> None:
@@ -131,8 +132,9 @@ def tell_orphans() -> None:
 
 
 def _is_time(name: str, every: timedelta) -> bool:
-    """Return whether this process did it longer ago than that, and remember that it does it now."""
-    if time.monotonic() - _last_done.get(name, float("-inf")) < every.total_seconds():
+    """Return whether this process did it in this journal longer ago than that, and remember that it does it now."""
+    done = name, journal_place()
+    if time.monotonic() - _last_done.get(done, float("-inf")) < every.total_seconds():
         return False
-    _last_done[name] = time.monotonic()
+    _last_done[done] = time.monotonic()
     return True

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 import effects
 from effects import reconcilers, transitions
+from effects._commits import journal_place
 from effects.models import Execution, Heartbeat, Receipt
 from effects.reconcilers import SWEEPS, _batches
 from effects.testing import provider_says, time_passes
@@ -65,7 +66,8 @@ def test_a_row_that_was_handed_out_is_left_alone_for_a_while_and_comes_again() -
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_with_nothing_due_only_asks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One question for each kind of row, no lock, no write, no transaction."""
-    monkeypatch.setattr(_batches, "_last_done", dict.fromkeys((name, "orphans"), time.monotonic()))
+    done = [(what, journal_place()) for what in (name, "orphans")]
+    monkeypatch.setattr(_batches, "_last_done", dict.fromkeys(done, time.monotonic()))
     with CaptureQueriesContext(connection) as asked:
         assert not +SWEEPS[name].run_once()
     assert len(asked) <= 2

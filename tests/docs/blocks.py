@@ -43,8 +43,8 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _SETTINGS = """
 from mysite.settings import *
 import dj_database_url
-DATABASES["default"] = {**DATABASES["default"], **dj_database_url.parse(%r)}
-ALLOWED_HOSTS = ["localhost", "testserver"]
+DATABASES["default"] = {**dj_database_url.parse(%r), "ENGINE": DATABASES["default"]["ENGINE"]}
+ALLOWED_HOSTS = [".localhost", "testserver"]
 import django
 if django.VERSION < (6, 1) and "MAILERS" in globals():
     EMAIL_BACKEND = MAILERS["default"]["BACKEND"]
@@ -189,11 +189,17 @@ def _block(info: str, text: str, line: int) -> Block:
 def make_project(directory: Path, blocks: Sequence[Block]) -> None:
     """Make a project with an app `shop`, and write the blocks that have a title into its files."""
     call_command("startproject", "mysite", str(directory))
-    for name in ("shop/__init__.py", "shop/migrations/__init__.py"):
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).touch()
+    _make_app(directory / "shop")
     for block in blocks:
         if block.kind == "python" and block.title:
             target = directory / block.title
+            if not target.parent.exists():
+                _make_app(target.parent)
             earlier = target.read_text(encoding="utf-8") if target.exists() else ""
             target.write_text(f"{earlier}\n{block.text}\n" if earlier else f"{block.text}\n", encoding="utf-8")
+
+
+def _make_app(directory: Path) -> None:
+    for place in (directory, directory / "migrations"):
+        place.mkdir(exist_ok=True)
+        (place / "__init__.py").touch()

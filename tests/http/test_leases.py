@@ -35,10 +35,10 @@ def test_row_39_a_slow_handler_keeps_its_lease(send: Sender, in_thread: Any, set
     before = lease()
     settings.EFFECTS = {"REQUEST_LEASE": timedelta(seconds=60)}
     renewer = Renewer()
-    renewer._held[row.pk] = row.epoch
+    renewer._held[row.pk] = row.epoch, ""
     assert renewer.renew() == 1
     assert lease() - before > timedelta(seconds=50)
-    renewer._held[row.pk] = row.epoch + 1
+    renewer._held[row.pk] = row.epoch + 1, ""
     assert renewer.renew() == 0
     does.gate.opened.set()
     assert first().status_code == 200
@@ -51,7 +51,7 @@ def test_row_39_renewal_ends_at_the_limit(send: Sender, in_thread: Any) -> None:
     row = Request.objects.get()
     time_passes(timedelta(minutes=11))
     renewer = Renewer()
-    renewer._held[row.pk] = row.epoch
+    renewer._held[row.pk] = row.epoch, ""
     renewer.renew()
     assert send("/declared/api/", do="hold").status_code == 200
     does.gate.opened.set()
@@ -94,7 +94,7 @@ def test_a_handler_that_holds_its_own_request_costs_no_other_its_lease(send: Sen
     other.pk, other.binding, other.key = uuid.uuid4(), "b" * 64, "other"
     other.save(force_insert=True)
     renewer = Renewer()
-    renewer._held.update({row.pk: row.epoch, other.pk: other.epoch})
+    renewer._held.update({row.pk: (row.epoch, ""), other.pk: (other.epoch, "")})
     with held("effects_request", row.pk):
         thread, renewed = racing.in_thread(renewer.renew)
         thread.join(racing.PATIENCE)
@@ -108,7 +108,7 @@ def test_a_failed_renewal_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture
     from django.db import connection
 
     renewer = Renewer()
-    renewer._held[uuid.uuid4()] = 1
+    renewer._held[uuid.uuid4()] = 1, ""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE effects_request RENAME TO elsewhere")
     try:
@@ -173,7 +173,7 @@ def test_a_process_that_may_start_no_thread_serves_all_the_same(
 def test_a_forked_worker_has_a_thread_of_its_own() -> None:
     """What the parent held, and its lock, stay with the parent."""
     parent = leases._renewer
-    parent._held[uuid.uuid4()] = 1
+    parent._held[uuid.uuid4()] = 1, ""
     read, write = os.pipe()
     with parent._lock:
         pid = os.fork()

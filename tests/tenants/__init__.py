@@ -1,0 +1,1 @@
+"""A multi-tenant project with a schema for each tenant, under django-tenants."""
