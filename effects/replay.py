@@ -44,6 +44,7 @@ __all__ = [
     "begin",
     "close_lost",
     "decide",
+    "policy_changed",
     "safe_new_key",
     "standing_of",
 ]
@@ -249,6 +250,16 @@ def decide(request: RequestSnapshot, now: datetime | None = None) -> Decision:
                 return _decide_ended(request, now)
 
 
+def policy_changed(request: RequestSnapshot) -> PolicyChanged:
+    """Return what a request means that this code cannot compare with another: nobody may get its answer.
+
+    Raises:
+        JournalUnavailableError: what it performed cannot be read now.
+    """
+    with reaching("reading a request"):
+        return PolicyChanged(request, standing_of(request))
+
+
 def close_lost(request_id: UUID, *, epoch: int | None, asked: bool = False, why: str) -> RequestSnapshot:
     """*Commits.* Close a request whose handler was cut short, and settle it at once where `answer=` can.
 
@@ -337,7 +348,7 @@ def _refuse_other(request: RequestSnapshot, opening: Opening, compare: Compare) 
         return Reused(("operation",))
     parts = compare(request.fingerprint_version, request.fingerprint)
     if parts is None:
-        return PolicyChanged(request)
+        return policy_changed(request)
     return Reused(tuple(parts)) if parts else None
 
 

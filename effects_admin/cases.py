@@ -18,6 +18,7 @@ from effects._logs import get_logger
 from effects.effect import get_effect
 from effects.eligibility import contents_for, may_take_back
 from effects.exceptions import EffectDefinitionError, PayloadUnreadableError, PolicyChangedError
+from effects.http.fingerprints import is_known
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
 from effects.outcomes import Outcome
 from effects.snapshots import barrier, outcome_of
@@ -203,6 +204,11 @@ class RequestCase:
     def links(self) -> list[RequestExecution]:
         """Its executions, in the order in which they were performed."""
         return list(self.row.links.select_related("execution").order_by("position"))
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether this code can tell that a retry is the same request."""
+        return is_known(self.row.fingerprint_version)
 
     @property
     def unsettled(self) -> list[Execution]:

@@ -53,6 +53,7 @@ __all__ = [
     "compare",
     "differs",
     "fingerprint",
+    "is_known",
 ]
 
 PARTS = ("method", "path", "query", "body", "media_type")
@@ -96,6 +97,11 @@ def fingerprint(request: Request, fields: Fields = None) -> dict[str, str]:
         PayloadError: If the callable returns something that cannot be written exactly.
     """
     return DEFINITIONS[VERSION](request, fields)
+
+
+def is_known(version: int) -> bool:
+    """Return whether this release can compare a request with a fingerprint of that version."""
+    return version in DEFINITIONS
 
 
 def differs(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:

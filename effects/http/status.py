@@ -20,6 +20,7 @@ from effects._commits import reaching
 from effects._locks import now
 from effects._logs import get_logger
 from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError, NameUnusableError
+from effects.http.fingerprints import is_known
 from effects.http.identity import identify
 from effects.http.problems import problem
 from effects.operations import find_operation
@@ -32,10 +33,12 @@ from effects.replay import (
     Run,
     Waiting,
     decide,
+    policy_changed,
     safe_new_key,
     standing_of,
 )
 from effects.snapshots import RequestSnapshot
+from effects.states import RequestState
 
 __all__ = ["accepted", "operation_status", "ref_of", "reported_state", "status_url"]
 
@@ -57,7 +60,7 @@ def operation_status(request: HttpRequest, ref: str) -> HttpResponseBase:
                 return caller
             found = queries.get_request(ref_of(ref))
             _refuse_others(caller, found)
-            decision = decide(found, now())
+            decision = _as_a_retry_is_told(found)
             return _response(_members(found, decision), retry_after=_hint(decision))
     except (ExecutionNotFoundError, NameUnusableError):
         return problem("operation_not_found")
@@ -111,6 +114,13 @@ def reported_state(decision: Decision) -> str:
     return str(request.state) if request is not None else ""
 
 
+def _as_a_retry_is_told(found: RequestSnapshot) -> Decision:
+    """Return what the same request would be told, which is compared first; one that was released is opened anew."""
+    if found.state is not RequestState.RELEASED and not is_known(found.fingerprint_version):
+        return policy_changed(found)
+    return decide(found, now())
+
+
 def _caller_of(request: HttpRequest) -> Any:
     """Return the request with whoever REST framework's authenticators find, where it is installed; or their refusal."""
     if not apps.is_installed("rest_framework"):
@@ -134,7 +144,7 @@ def _members(found: RequestSnapshot, decision: Decision) -> dict[str, Any]:
         "operation": found.operation,
         "operation_state": reported_state(decision),
         "code": "" if isinstance(decision, Run) else decision.code,
-        "safe_new_key": safe_new_key(found, standing),
+        "safe_new_key": not isinstance(decision, PolicyChanged) and safe_new_key(found, standing),
         "answer_status": found.answer[0] if found.answer is not None else None,
         "status_url": status_url(found),
         "poll_after_seconds": _seconds(_hint(decision)),
@@ -148,7 +158,7 @@ def _hint(decision: Decision) -> timedelta | None:
             return decision.retry_after
         case InDoubt():
             return max(decision.standing.retry_after or DOUBT_HINT, DOUBT_HINT)
-        case PolicyChanged():
+        case PolicyChanged() if not decision.request.ended:
             return DOUBT_HINT
         case _:
             return None

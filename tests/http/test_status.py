@@ -15,6 +15,7 @@ from effects.http.status import status_url
 from effects.models import Request
 from effects.queries import get_request
 from effects.testing import provider_says
+from effects_admin.cases import RequestCase
 from tests.core.declared import Charge
 from tests.http.conftest import Sender
 
@@ -100,3 +101,37 @@ def test_without_its_urls_there_is_no_address(send: Sender, settings: Any) -> No
     settings.ROOT_URLCONF = _Without
     assert status_url(found) is None
     assert effects.get  # the package is whole without them
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("/transactional/api/", effects.Applied({"id": "ch_1"}, "ch_1")),
+        ("/declared/api/", effects.Applied({"id": "ch_1"}, "ch_1")),
+        ("/declared/api/", TimeoutError("t")),
+    ],
+    ids=["answered", "answered by an effect", "in doubt"],
+)
+@pytest.mark.parametrize("version", [0, 99])
+def test_an_unknown_definition_is_told_as_a_retry_is(send: Sender, url: str, told: Any, version: int) -> None:
+    """Settled or not: the retry, the status resource and the console say the same of it."""
+    do = "charge" if "declared" in url else "nothing"
+    with provider_says(Charge, told):
+        send(url, do=do)
+    Request.objects.update(fingerprint_version=version)
+    row = Request.objects.get()
+    refused = send(url, do=do)
+    problem, status = json.loads(refused.content), json.loads(ask(send, row).content)
+    assert (refused.status_code, problem["code"]) == (409, "operation_policy_changed")
+    for member in ("code", "operation_state", "safe_new_key", "status_url"):
+        assert status[member] == problem[member]
+    assert ("poll_after_seconds" in status) == (row.ended_at is None)
+    assert not RequestCase(row, row.created_at, None).is_comparable
+
+
+def test_an_unknown_definition_of_a_free_key_hinders_nobody(send: Sender) -> None:
+    """A released request is not compared: the next one runs."""
+    assert send("/declared/api/", do="invalid").status_code == 400
+    Request.objects.update(fingerprint_version=99)
+    assert json.loads(ask(send, Request.objects.get()).content)["code"] == "operation_released"
+    assert send("/declared/api/", do="nothing").status_code == 200

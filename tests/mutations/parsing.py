@@ -52,6 +52,12 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "the status resource promises an answer that no retry gets",
+        "cases: http 30",
+        "tests/http/test_status.py::test_an_unknown_definition_is_told_as_a_retry_is",
+        (Edit("effects/http/status.py", "not is_known(found.fingerprint_version)", "False"),),
+    ),
+    Mutation(
         "two header lines that join to a string are a key",
         "cases: http 4",
         "tests/http/test_keys.py::test_refused",
