@@ -10,7 +10,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["is_read", "text_of", "why_no_read"]
+from django.conf import settings as project
+from django.core.cache.backends.db import BaseDatabaseCache
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.module_loading import import_string
+
+__all__ = ["is_cache_write", "is_read", "text_of", "why_no_read"]
 
 #: Verdicts that are remembered, and the longest text that is worth it. A project has few texts: values are parameters.
 REMEMBERED, LONGEST = 2048, 10_000
@@ -58,6 +63,23 @@ def why_no_read(sql: object) -> str:
     """
     text = text_of(sql)
     return _remembered(text) if len(text) <= LONGEST else _judged(text)
+
+
+def is_cache_write(sql: object, connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a statement is one by which Django's `DatabaseCache` writes a table of `CACHES`.
+
+    A cache may be emptied at any time, so that its rows record nothing. In Redis nobody sees them either.
+    """
+    text = text_of(sql)
+    if ";" in text or re.search(r"\bSELECT\b", text, re.IGNORECASE):
+        return False
+    tables = {
+        connection.ops.quote_name(cache["LOCATION"])
+        for cache in project.CACHES.values()
+        if cache.get("LOCATION") and issubclass(import_string(cache["BACKEND"]), BaseDatabaseCache)
+    }
+    verbs = ("INSERT INTO", "UPDATE", "DELETE FROM")
+    return any(f"{text} ".startswith(f"{verb} {table} ") for table in tables for verb in verbs)
 
 
 def text_of(sql: object) -> str:

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from effects._commits import committing
 from effects._current import RequestHandle, current
-from effects._sql import is_read, text_of, why_no_read
+from effects._sql import is_cache_write, is_read, text_of, why_no_read
 from effects.exceptions import LocalWriteError, MarkedForRollbackError
 
 __all__ = ["ReadOnly", "Watch", "is_broken", "is_read", "marked_for_rollback"]
@@ -48,7 +48,7 @@ class Watch:
     def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         """Pass a statement on."""
         if not self.wrote and current() is not None and not is_read(sql):
-            self.wrote = True
+            self.wrote = not is_cache_write(sql, context["connection"])
         return execute(sql, params, many, context)
 
 
@@ -64,7 +64,8 @@ class ReadOnly:
         Raises:
             LocalWriteError: with the fix.
         """
-        if current() is self.handle and not committing() and (why := why_no_read(sql)):
+        refused = current() is self.handle and not committing() and (why := why_no_read(sql))
+        if refused and not is_cache_write(sql, context["connection"]):
             raise LocalWriteError(
                 f"The view {self.handle.operation.name!r} declares performs= and {why} outside of finishing(): "
                 f"{text_of(sql)[:120]!r}. After a crash such a row would stand without its effect, or be written "

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.core.cache import cache
 from django.db import IntegrityError, connection
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from rest_framework import serializers
@@ -313,6 +314,32 @@ def _current() -> Any:
 def runs(data: dict[str, Any]) -> Any:
     with connection.cursor() as cursor:
         cursor.execute(data["sql"])
+    return Response({}, status=data.get("status", 200))
+
+
+@does
+def caches(data: dict[str, Any]) -> Any:
+    for value in (1, 2):
+        cache.set("thing", value)
+    return Response({"kept": cache.get("thing")}, status=data.get("status", 200))
+
+
+@does
+def counts(data: dict[str, Any]) -> Any:
+    cache.add("count", 1)
+    return Response({"count": cache.incr("count")}, status=data.get("status", 200))
+
+
+@does
+def forgets(data: dict[str, Any]) -> Any:
+    cache.delete("thing")
+    cache.clear()
+    return Response({}, status=data.get("status", 200))
+
+
+@does
+def culls(data: dict[str, Any]) -> Any:
+    cache.set_many({str(number): number for number in range(4)}, timeout=60)
     return Response({}, status=data.get("status", 200))
 
 

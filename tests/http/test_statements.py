@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql as composed
 
@@ -222,3 +226,39 @@ def test_a_refusal_after_a_read_keeps_no_key(send: Sender, sql: str) -> None:
 def test_a_union_of_the_orm(send: Sender) -> None:
     """`a.union(b)` begins with a parenthesis."""
     assert send("/declared/api/", do="unites").status_code == 200
+
+
+@pytest.fixture
+def cache_table(settings: Any, transactional_db: None) -> Iterator[None]:
+    """A cache in a table of the journal's database."""
+    backend = "django.core.cache.backends.db.DatabaseCache"
+    options = {"MAX_ENTRIES": 2, "CULL_FREQUENCY": 0}
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": "kept_things", "OPTIONS": options}}
+    call_command("createcachetable")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE kept_things")
+
+
+@pytest.mark.parametrize("do", ["caches", "counts", "forgets", "culls"])
+def test_a_cache_in_the_database_is_no_record(cache_table: None, send: Sender, do: str) -> None:
+    """What Redis would keep, a table may keep: a declared view is not refused, and no key stands because of it."""
+    assert send("/declared/api/", do=do).status_code == 200
+    assert send("/declared/api/", "other", do=do, status=404).status_code == 404
+    assert state("other") == "released"
+    assert send("/transactional/api/", "third", do=do, status=404).status_code == 404
+    assert not Request.objects.filter(key="third").exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE kept_things SET value = ''",
+        'DELETE FROM "kept_things" USING auth_group; DELETE FROM auth_group',
+        'DELETE FROM "kept_things_too" WHERE true',
+        'INSERT INTO "kept_things" (value) WITH a AS (DELETE FROM auth_group RETURNING name) SELECT name FROM a',
+    ],
+)
+def test_only_what_the_cache_itself_says_passes(cache_table: None, sql: str) -> None:
+    """Its own statements on its own table, one at a time."""
+    assert not _sql.is_cache_write(sql, connection)
