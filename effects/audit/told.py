@@ -25,8 +25,9 @@ _CODES = {
     "attempt": "attempt_altered", "approval": "approval_altered", "vote": "vote_altered",
     "resolution": "resolution_altered", "link": "link_altered",
 }  # fmt: skip
-#: How far ahead a due time can be moved without a receipt: by a busy provider, and by an answer that is not there yet.
-_STEP_BACK, _LOOK_AGAIN = timedelta(seconds=2), timedelta(minutes=5)
+#: How far ahead a due time can be moved without a receipt: by a busy provider two seconds, by an answer that is not
+#: there yet five minutes; the rest is for a clock that was set back.
+_STEP_BACK, _LOOK_AGAIN = timedelta(minutes=10), timedelta(minutes=15)
 #: How far ahead a hook that fails is postponed; the rest is for a clock that was set back.
 _HOOK_AHEAD = timedelta(minutes=15)
 
@@ -98,7 +99,6 @@ def _due(row: Execution | Request, told: Told, due: Told | None) -> Wrong:
     if row.due_at == expected or (row.due_at is None and row.state == RequestState.IN_DOUBT):
         return
     ahead = _STEP_BACK if isinstance(row, Execution) else _LOOK_AGAIN
-    # a moment for the clock that is read only now
     moved = expected is not None and row.due_at is not None and expected < row.due_at <= _locks.now() + ahead
     if not moved:
         yield "due_altered", f"it is due at {_said(row.due_at)}, and its receipts say {_said(expected)}"

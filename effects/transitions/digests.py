@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -128,7 +128,15 @@ def name_of(row: Model) -> str:
 
 def passed(instant: datetime | None, at: datetime) -> int | None:
     """Return how many microseconds after the receipt's instant another one is; None where there is none."""
-    return None if instant is None else (instant - at) // _MICROSECOND
+    return None if instant is None else (_in_utc(instant) - _in_utc(at)) // _MICROSECOND
+
+
+def _in_utc(instant: datetime) -> datetime:
+    """Return an instant without a zone, as in UTC: a digest must not hang on the zone in which it was given."""
+    try:
+        return instant.astimezone(timezone.utc).replace(tzinfo=None)
+    except OverflowError:  # at an end of the calendar; recording must not fail for it
+        return instant.replace(tzinfo=None)
 
 
 def tell(owner: Execution | Request, name: str, value: object) -> None:

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,10 @@ from tests.core.people import approve, asked, person
 
 PAYLOAD = ChargePayload("c1", 1000)
 VIEW = ProtectedOperation(name="charges.create", mode="journaled", performs=("bank.charge", "bank.order"))
+OPENING = Opening(
+    operation=VIEW.name, mode="journaled", tenant="", subject="user:1", scope="", key="k", fingerprint={},
+    fingerprint_version=1, declared=list(VIEW.performs or ()), local_writes=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,7 @@ class Stories:
 
 def opened(key: str) -> RequestHandle:
     """Open a journaled request."""
-    opening = Opening(
-        operation=VIEW.name, mode="journaled", tenant="", subject="user:1", scope="", key=key, fingerprint={},
-        fingerprint_version=1, declared=list(VIEW.performs or ()), local_writes=False,
-    )  # fmt: skip
-    row = transitions.open_request(opening).row
+    row = transitions.open_request(replace(OPENING, key=key)).row
     return RequestHandle(id=row.pk, epoch=row.epoch, operation=VIEW, tenant="", subject="user:1", actor=None)
 
 

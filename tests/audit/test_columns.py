@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.apps import apps
@@ -22,7 +24,7 @@ from effects.reconcilers import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
 from effects.types import Actor
 from tests.audit.columns import COLUMNS, Found, Unknown
-from tests.audit.journals import damaged, everything, opened, perform
+from tests.audit.journals import OPENING, damaged, everything, opened, perform
 from tests.core.declared import Charge, Ruled
 from tests.core.people import approve, asked, person
 
@@ -115,6 +117,20 @@ def test_what_stays_of_a_tombstone_is_still_compared(change: str, settings: Any)
         assert str(row.pk) in {ref for _, ref in _found()}
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(2031, 3, 30, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")),
+        datetime(2031, 10, 26, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+        datetime(2031, 6, 1, tzinfo=timezone(timedelta(hours=-9, minutes=-30))),
+    ],
+)
+def test_an_instant_is_the_same_in_any_zone(at: datetime):
+    """In whatever zone the project says until when it expects something, the audit reads what was recorded."""
+    perform(Charge, "order", effects.Submitted("or_1", expect_by=at))
+    assert _found() == set()
+
+
 def test_what_claims_to_be_made_later_is_looked_at():
     """A row that is made while the audit reads is the next one's; one of the year after next hides in no audit."""
     ref = perform(Charge, "later", effects.Applied(1, "ch_1"))
@@ -140,6 +156,16 @@ def test_what_retention_did_to_requests_is_told():
     assert _found() == set()
     with damaged("UPDATE effects_request SET holds_key = true WHERE id = %s", freed):
         assert ("row_altered", str(freed)) in _found()
+
+
+@pytest.mark.parametrize("ends", [transitions.freeze, None])
+def test_a_request_in_its_handlers_own_transaction_is_sound(ends: Any):
+    """Opened and answered in one commit, or opened and cut short, it is as its receipts tell."""
+    with transaction.atomic():
+        row = transitions.open_request(replace(OPENING, key="one commit"), joins=True)
+        if ends is not None:
+            ends(row, StoredAnswer(201, (("Location", "/x"),), b"{}", 2))
+    assert _found() == set()
 
 
 @pytest.mark.parametrize("change", ["answer_body = NULL", "answer_body = NULL, answer_missing = 'expired'"])
