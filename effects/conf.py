@@ -162,6 +162,13 @@ class Settings:
         "Headers of the answer that are stored and replayed; all others are not.",
         values.to_headers,
     )
+    KEY_HEADER = Setting(
+        "KEY_HEADER",
+        "Idempotency-Key",
+        "str",
+        "Name of the request header that carries the key.",
+        values.to_key_header,
+    )
     RISK_RULES = Setting(
         "RISK_RULES",
         {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -172,6 +173,31 @@ def to_headers(value: object) -> tuple[str, ...]:
         if name.lower() in NEVER_REPLAYED or name.lower().startswith("access-control-"):
             raise WrongValueError(f"names {name}, which belongs to one exchange or client; take it out.")
     return tuple(value)
+
+
+#: Headers that say something else, or something new at each try, as a proxy's id does.
+_OTHER_HEADERS = frozenset(
+    {
+        "authorization", "cookie", "expect", "forwarded", "from", "host", "idempotency-status", "idempotent-replayed",
+        "origin", "prefer", "range", "referer", "traceparent", "tracestate", "user-agent", "via", "x-correlation-id",
+        "x-csrftoken", "x-http-method-override", "x-real-ip", "x-request-id", "x-requested-with",
+    }
+)  # fmt: skip
+_OTHER_PREFIXES = ("accept", "access-control-", "content-", "if-", "proxy-", "sec-", "x-forwarded-")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
+
+
+def to_key_header(value: object) -> str:
+    """Take the name of a request header that means nothing else and reaches Django: servers drop those with a "_"."""
+    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+        raise _wrong(value, "a header's name of letters, digits and hyphens", "write 'X-Idempotency-Key'.")
+    name = value.lower()
+    if name in _OTHER_HEADERS or name in NEVER_REPLAYED or name.startswith(_OTHER_PREFIXES):
+        raise WrongValueError(
+            f"names {value}, which has a meaning of its own, so that a retry may not repeat it; use a header for keys "
+            "alone, such as 'X-Idempotency-Key'."
+        )
+    return value
 
 
 def to_risk_rules(value: object) -> dict[str, ApprovalRule]:

@@ -22,7 +22,6 @@ from effects.effect import get_effect
 from effects.exceptions import EffectDefinitionError
 from effects.http.answers import REPLAYED, STATUS
 from effects.http.call_paths import BEHIND, protection_behind, protection_of
-from effects.http.keys import HEADER
 from effects.http.protection import Protection
 from effects.operations import operations
 
@@ -157,14 +156,18 @@ def check_cors(**_kwargs: Any) -> list[checks.CheckMessage]:
     views = protected_views()
     if not views:
         return []
+    try:
+        header = settings.KEY_HEADER
+    except ImproperlyConfigured:
+        return []  # E002
     found: list[checks.CheckMessage] = []
     allowed = getattr(project, "CORS_ALLOW_HEADERS", None)
-    if not _named((HEADER,), allowed if allowed is not None else import_module("corsheaders.defaults").default_headers):
+    if not _named((header,), allowed if allowed is not None else import_module("corsheaders.defaults").default_headers):
         found.append(
             make_warning(
                 4,
-                f"CORS_ALLOW_HEADERS lacks {HEADER.lower()!r}: a browser on another site cannot send a key.",
-                f'Write CORS_ALLOW_HEADERS = (*corsheaders.defaults.default_headers, "{HEADER.lower()}").',
+                f"CORS_ALLOW_HEADERS lacks {header.lower()!r}: a browser on another site cannot send a key.",
+                f'Write CORS_ALLOW_HEADERS = (*corsheaders.defaults.default_headers, "{header.lower()}").',
             )
         )
     needed = (*EXPOSED, *((STATUS,) if any(not view.protection.required for view in views) else ()))

@@ -35,7 +35,7 @@ from effects.http.fingerprints import (
 )
 from effects.http.identity import Identity, identify
 from effects.http.journaled import run_journaled
-from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.keys import KeyInvalidError, parse_key, raw_key
 from effects.http.placement import (
     exempt,
     is_async,
@@ -220,7 +220,7 @@ class _Refused(NamedTuple):
 def _key_of(protection: Protection, call: Call) -> str | _Refused | None:
     """Return the key; the refusal where it cannot be used, or is missing and required; None where there is none."""
     try:
-        key = parse_key(call.http.META.get(META_NAME))
+        key = parse_key(raw_key(call.http.META))
     except KeyInvalidError as error:
         return _Refused(error.code, problem(error.code, extra={"reason": error.reason}))
     if key is None and protection.required:

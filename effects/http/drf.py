@@ -23,7 +23,7 @@ from effects.http.calls import Call
 from effects.http.case_blocks import unmarked_test_blocks
 from effects.http.identity import identify
 from effects.http.json_bodies import deep_error
-from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.keys import KeyInvalidError, parse_key, raw_key
 from effects.http.problems import problem, unlisted
 from effects.transitions import request_binding
 
@@ -153,7 +153,7 @@ def _runs_nothing(request: Request, view: APIView) -> bool:
     if protection is None:
         return False
     try:
-        key = parse_key(request.META.get(META_NAME))
+        key = parse_key(raw_key(request.META))
     except KeyInvalidError:
         return True
     if key is None:

@@ -11,18 +11,16 @@ that comes another way would be another request.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import http_sf
 from django.utils.translation import gettext as _
 
+from effects.conf import settings
 from effects.exceptions import EffectsError
 
-__all__ = ["HEADER", "MAX_KEY_LENGTH", "META_NAME", "PATTERN", "KeyInvalidError", "parse_key"]
-
-HEADER = "Idempotency-Key"
-META_NAME = "HTTP_IDEMPOTENCY_KEY"
-"""Where WSGI and ASGI requests keep the header in `request.META`."""
+__all__ = ["MAX_KEY_LENGTH", "PATTERN", "KeyInvalidError", "parse_key", "raw_key"]
 
 MAX_KEY_LENGTH = 255
 """Longest key, in characters after unquoting."""
@@ -51,6 +49,12 @@ class KeyInvalidError(EffectsError, ValueError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def raw_key(meta: Mapping[str, Any]) -> str | None:
+    """Return the value of the header that `KEY_HEADER` names, as `request.META` has it; None where there is none."""
+    value: str | None = meta.get("HTTP_" + settings.KEY_HEADER.upper().replace("-", "_"))
+    return value
 
 
 def parse_key(raw: str | None) -> str | None:

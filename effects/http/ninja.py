@@ -16,10 +16,10 @@ from ninja.decorators import _apply_decorators
 from ninja.errors import HttpError
 from ninja.operation import Operation, PathView
 
+from effects.conf import settings
 from effects.http.answers import rendered
 from effects.http.call_paths import BEHIND, protection_of
 from effects.http.calls import BOUND, Call
-from effects.http.keys import HEADER
 from effects.http.placement import exempted, is_async, refuse_safe_method
 from effects.http.protection import Protection
 from effects.operations import says_not_finished
@@ -84,7 +84,12 @@ def adopt(operation: Operation, protection: Protection) -> None:
     for method in operation.methods:
         refuse_safe_method(method, name)
     _apply_decorators((_remembered,), operation)
-    parameter = {"in": "header", "name": HEADER, "required": protection.required, "schema": {"type": "string"}}
+    parameter = {
+        "in": "header",
+        "name": settings.KEY_HEADER,
+        "required": protection.required,
+        "schema": {"type": "string"},
+    }
     extra = operation.openapi_extra or {}
     operation.openapi_extra = {**extra, "parameters": [*extra.get("parameters", ()), parameter]}
     _exempt_addresses()

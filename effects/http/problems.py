@@ -18,7 +18,7 @@ from typing import Any, cast
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from effects.conf import DOCS
+from effects.conf import DOCS, settings
 
 __all__ = ["CODES", "CONTENT_TYPE", "KEY_GUIDE", "Code", "problem", "type_url", "unlisted"]
 
@@ -67,13 +67,13 @@ CODES: Mapping[str, Code] = MappingProxyType(
                 "idempotency_key_missing",
                 400,
                 _("The request needs an idempotency key"),
-                _("Send the header Idempotency-Key with a value of your own that is new for each operation."),
+                _("Send the header %(header)s with a value of your own that is new for each operation."),
             ),
             _code(
                 "idempotency_key_invalid",
                 400,
                 _("The idempotency key cannot be used"),
-                _("The header Idempotency-Key cannot be used. %(reason)s"),
+                _("The header %(header)s cannot be used. %(reason)s"),
             ),
             _code(
                 "idempotency_request_invalid",
@@ -103,7 +103,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
             _code(
                 "operation_policy_changed",
                 409,
-                _("The operation's rules changed while it was open"),
+                _("The operation's rules have changed"),
                 _("The service was changed since the first request under this key; a person must decide."),
             ),
             _code(
@@ -205,12 +205,13 @@ def problem(
         KeyError: If there is no such code.
     """
     kind = CODES[code] if isinstance(code, str) else code
+    told = _Parameters({"header": settings.KEY_HEADER, **(extra or {})})
     members: dict[str, Any] = {
         **(extra or {}),
         "type": type_url(kind),
         "title": str(kind.title),
         "status": status or kind.status,
-        "detail": detail if detail is not None else str(kind.detail) % _Parameters(extra or {}),
+        "detail": detail if detail is not None else str(kind.detail) % told,
         "code": kind.code,
         "safe_new_key": safe_new_key,
     }

@@ -27,9 +27,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import AllowAny
 from rest_framework.views import APIView, exception_handler
 
+from effects.conf import settings
 from effects.http.answers import REPLAYED, STATUS
 from effects.http.call_paths import protection_behind
-from effects.http.keys import HEADER, MAX_KEY_LENGTH, PATTERN
+from effects.http.keys import MAX_KEY_LENGTH, PATTERN
 from effects.http.problems import CODES, CONTENT_TYPE, Code, unlisted
 from effects.http.protection import Protection
 from effects.http.schema_components import HEADERS, Schema, problem, proposal, refusal, status_resource
@@ -189,7 +190,7 @@ def _ids(path: str) -> list[OpenApiParameter]:
 def _key(protection: Protection) -> OpenApiParameter:
     need = "Required" if protection.required else "Optional: without it the request is not protected"
     return OpenApiParameter(
-        HEADER,
+        settings.KEY_HEADER,
         {"type": "string", "pattern": PATTERN, "maxLength": MAX_KEY_LENGTH + 2, "example": EXAMPLE},
         OpenApiParameter.HEADER,
         required=protection.required,

@@ -18,7 +18,7 @@ from effects import celery, conf, states, tasks, testing
 from effects.audit import CODES as AUDIT_CODES
 from effects.checks import journal, messages, package, projects, recorded, rules, views
 from effects.effect import Effect
-from effects.http import answers, drf, keys
+from effects.http import answers, drf
 from effects.http.api import urls as api_urls
 from effects.http.api.problems import API_CODES
 from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer
@@ -263,7 +263,7 @@ def test_the_decorators_table_of_situations_knows_every_problem():
 def test_every_header_is_on_its_page():
     """The table has the headers that the code sends and reads by a name of its own."""
     shown = {row[0].strip("`") for row in rows(sections("http", "##")["Headers"])}
-    assert {keys.HEADER, answers.REPLAYED, answers.STATUS, *views.EXPOSED} <= shown
+    assert {conf.SETTINGS["KEY_HEADER"].default, answers.REPLAYED, answers.STATUS, *views.EXPOSED} <= shown
 
 
 def test_every_throttle_is_on_the_page():

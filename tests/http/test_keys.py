@@ -13,7 +13,8 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effects.http.keys import META_NAME, PATTERN, KeyInvalidError, parse_key
+from effects.http.keys import PATTERN, KeyInvalidError, parse_key, raw_key
+from tests.http.conftest import Sender
 
 DATA = Path(__file__).parent.parent / "data"
 UUID = "8e03978e-40d5-43dd-bc93-6894a57f9324"
@@ -170,12 +171,6 @@ def test_never_another_error(raw: str) -> None:
     assert key.isprintable()
 
 
-def test_where_django_keeps_it() -> None:
-    """The header is found in META under the name that we export."""
-    request = RequestFactory().post("/", headers={"Idempotency-Key": '"K"'})
-    assert parse_key(request.META.get(META_NAME)) == "K"
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -190,3 +185,23 @@ def test_the_schemas_pattern_is_what_is_taken(raw: str) -> None:
     except KeyInvalidError:
         taken = False
     assert bool(re.search(PATTERN, raw)) is taken
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "X-Idempotency-Key", "Request-Token-2"])
+def test_the_header_is_the_one_of_the_setting(settings: Any, name: str) -> None:
+    """`KEY_HEADER` names it, whatever case it is sent in; the others are none."""
+    settings.EFFECTS = {} if name == "Idempotency-Key" else {"KEY_HEADER": name}
+    others = {other: "other" for other in ("Idempotency-Key", "X-Idempotency-Key") if other != name}
+    request = RequestFactory().post("/", headers={name.upper(): '"K"', **others})
+    assert parse_key(raw_key(request.META)) == "K"
+    assert raw_key(RequestFactory().post("/", headers=others).META) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_view_under_another_header(send: Sender, settings: Any) -> None:
+    """It protects, and the problem of a missing key names it; the usual header is nothing there."""
+    settings.EFFECTS = {"KEY_HEADER": "X-Idempotency-Key"}
+    missing = send("/transactional/api/", "k", do="nothing")
+    assert (missing.status_code, "X-Idempotency-Key" in json.loads(missing.content)["detail"]) == (400, True)
+    first, again = (send("/transactional/api/", None, do="nothing", headers={"X-Idempotency-Key": "k"}) for _ in "12")
+    assert (first.content, again["Idempotent-Replayed"]) == (again.content, "true")

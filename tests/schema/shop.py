@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
-from effects.http.keys import META_NAME, KeyInvalidError, parse_key
+from effects.http.keys import KeyInvalidError, parse_key, raw_key
 from project.wsgi import application
 
 Start = Callable[..., Any]
@@ -47,7 +47,7 @@ class Crowd(Shop):
         """Answer a request, or its retry."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         if _has_key(environ):
-            environ[META_NAME] = f'"key-{next(self._keys)}"'
+            environ["HTTP_IDEMPOTENCY_KEY"] = f'"key-{next(self._keys)}"'
         if next(self._requests) % 3 == 0:
             super().__call__({**environ, "wsgi.input": BytesIO(body)}, lambda *line: None)
         return super().__call__({**environ, "wsgi.input": BytesIO(body)}, start)
@@ -55,6 +55,6 @@ class Crowd(Shop):
 
 def _has_key(environ: dict[str, Any]) -> bool:
     try:
-        return parse_key(environ.get(META_NAME)) is not None
+        return parse_key(raw_key(environ)) is not None
     except KeyInvalidError:
         return False
