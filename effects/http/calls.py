@@ -111,6 +111,10 @@ class Call:
         """Return what goes out; an answer of ours is finished by no code of the view's."""
         return response
 
+    def stored(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the handler's answer as it goes out once its bytes are stored: as a replay of it will."""
+        return response
+
     def announce(self, header: str, value: str) -> None:
         """Put a header on the answer that the view's framework makes of an error; Django's has no place for one."""
 

@@ -19,10 +19,11 @@ from effects._commits import is_beside
 from effects._logs import get_logger
 from effects.conf import settings
 from effects.effect import Effect
-from effects.exceptions import JournalBesideError, NameUnusableError, PayloadError
+from effects.exceptions import EffectsError, JournalBesideError, NameUnusableError, PayloadError
 from effects.http.answers import STATUS, unavailable
 from effects.http.async_views import Handler, refuse_rest_framework, shielded
 from effects.http.calls import Call, call_of
+from effects.http.failures import failure
 from effects.http.fingerprints import (
     VERSION,
     BodyTooLargeError,
@@ -153,14 +154,23 @@ class Protected:
         if isinstance(key, _Refused):
             call.not_executed(key.code)
             return call.send(key.response)
-        if key is not None:
-            return call.send(_with_key(self.effects_protection, call, key))
+        try:
+            if key is not None:
+                return call.send(_with_key(self.effects_protection, call, key))
+            return self._without_key(call)
+        except EffectsError as error:
+            return call.send(failure(call.http, error))
+
+    def _without_key(self, call: Call) -> HttpResponseBase:
         _refuse_beside(self.effects_protection)
         call.announce(STATUS, "ignored")
-        if self.effects_protection.operation.mode == "transactional":
-            with transaction.atomic(using=settings.DATABASE):
-                return _unprotected(call.run())
-        return _unprotected(call.run())
+        try:
+            if self.effects_protection.operation.mode == "transactional":
+                with transaction.atomic(using=settings.DATABASE):
+                    return _unprotected(call.run())
+            return _unprotected(call.run())
+        except EffectsError as error:
+            return _unprotected(call.handle(error))
 
 
 class AsyncProtected(Protected):
@@ -196,9 +206,12 @@ class AsyncProtected(Protected):
         if isinstance(key, _Refused):
             await sync_to_async(call.not_executed, thread_sensitive=True)(key.code)
             return key.response
-        if key is None:
-            return _unprotected(await handler.view())
-        return await shielded(functools.partial(_with_key, self.effects_protection, call, key), handler)
+        try:
+            if key is None:
+                return _unprotected(await handler.view())
+            return await shielded(functools.partial(_with_key, self.effects_protection, call, key), handler)
+        except EffectsError as error:
+            return await sync_to_async(failure, thread_sensitive=True)(request, error)
 
 
 def _request_of(args: tuple[Any, ...]) -> Any:

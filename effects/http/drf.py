@@ -21,6 +21,7 @@ from effects.http.answers import rendered
 from effects.http.call_paths import protection_behind
 from effects.http.calls import Call
 from effects.http.case_blocks import unmarked_test_blocks
+from effects.http.drf_answers import as_rest_response
 from effects.http.identity import identify
 from effects.http.json_bodies import deep_error
 from effects.http.keys import KeyInvalidError, parse_key, raw_key
@@ -78,9 +79,20 @@ class ViewCall(Call):
 
     def send(self, response: HttpResponseBase) -> HttpResponseBase:
         """Return what goes out: the view's `finalize_response` may expect `data`, or change a stored answer."""
-        if response is not self._finished:
-            self.view.finalize_response = functools.partial(APIView.finalize_response, self.view)
+        if response is self._finished:
+            return response
+        finalize: Any = functools.partial(APIView.finalize_response, self.view)
+
+        def ours(request: Any, answer: HttpResponseBase, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            return as_rest_response(self.view, finalize(request, answer, *args, **kwargs))
+
+        self.view.finalize_response = ours
         return response
+
+    def stored(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the first answer as its replays will be, so that no code outside of the view tells them apart."""
+        self._finished = as_rest_response(self.view, response)
+        return self._finished
 
     def announce(self, header: str, value: str) -> None:
         """Put a header on whatever `dispatch` answers."""
@@ -93,7 +105,7 @@ class ViewCall(Call):
         finished = rendered(finalize(self.request, response, *context["args"], **context["kwargs"]))
 
         def once(request: Any, answer: HttpResponseBase, *args: Any, **kwargs: Any) -> HttpResponseBase:
-            return answer if answer is finished else finalize(request, answer, *args, **kwargs)
+            return answer if answer is self._finished else finalize(request, answer, *args, **kwargs)
 
         view.finalize_response, self._finished = once, finished
         return finished

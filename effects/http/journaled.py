@@ -137,7 +137,7 @@ class _Run:
                 found = transitions.conclude(handle.id, epoch=handle.epoch, answer=stored, joins=True)
             handle.close()
         if found.state is RequestState.ANSWERED:
-            return response
+            return response if stored.missing else self.call.stored(response)
         return answer(decide(found), self.call.request, replayed=False)
 
     def _conclude(self, stored: StoredAnswer) -> RequestSnapshot:

@@ -116,4 +116,7 @@ class _Run:
         with reaching("answering a transactional request"):
             if wish is False and transitions.release(opened.row.pk, epoch=opened.row.epoch, asked=True, joins=True):
                 return
-            transitions.freeze(opened, store(response))
+            stored = store(response)
+            transitions.freeze(opened, stored)
+        if not stored.missing:
+            self.response = self.call.stored(response)

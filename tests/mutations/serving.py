@@ -98,4 +98,40 @@ MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "a replay of REST framework's view has no data",
+        "issue 11: HTTP 4",
+        "tests/http/test_wrapped_answers.py::test_a_first_answer_and_its_replay_leave_the_envelope_alike",
+        (
+            Edit(
+                "effects/http/drf.py",
+                "return as_rest_response(self.view, finalize(request, answer, *args, **kwargs))",
+                "return finalize(request, answer, *args, **kwargs)",
+            ),
+        ),
+    ),
+    Mutation(
+        "a first answer keeps data that its bytes do not say",
+        "issue 11: HTTP 4",
+        "tests/http/test_wrapped_answers.py::test_a_first_answer_and_its_replay_leave_the_envelope_alike",
+        (
+            Edit(
+                "effects/http/drf.py",
+                "self._finished = as_rest_response(self.view, response)",
+                "self._finished = response",
+            ),
+        ),
+    ),
+    Mutation(
+        "an error of ours leaves a view as a page",
+        "issue 11: HTTP 9",
+        "tests/http/test_own_errors.py::test_every_error_of_ours_is_a_problem_with_a_code",
+        (
+            Edit(
+                "effects/http/decorators.py",
+                "            return call.send(failure(call.http, error))",
+                "            raise",
+            ),
+        ),
+    ),
 )
