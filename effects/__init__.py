@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from effects.outcomes import Rejected as Rejected
     from effects.outcomes import Uncertain as Uncertain
     from effects.queries import await_ as await_
+    from effects.queries import find as find
     from effects.queries import get as get
     from effects.queries import wait as wait
     from effects.secrets import Secret as Secret
@@ -103,7 +104,7 @@ _HOMES = {
         "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention",
         "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
-    "queries": ("await_", "get", "wait"),
+    "queries": ("await_", "find", "get", "wait"),
     "secrets": ("Secret",),
     "types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",

@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from effects._faults import commit_point, reach
-from effects._foreign import is_interrupt
+from effects._foreign import is_interrupt, no_try
 from effects._logs import get_logger
 from effects.conf import settings
 from effects.exceptions import (
@@ -149,6 +149,7 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
     refuse_open_transactions(what)
     commit, finished = _Commit(), False
     hooks: list[Callable[[], None]] = []
+    waiting = len(connection.run_on_commit)
     outer = _current.get()
     _current.set(commit)
     try:
@@ -158,7 +159,7 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
                 yield
             _refuse_rollback(connection, depth, what)
             reach(commit_point(what, "before"))
-            hooks = _take_hooks(connection)
+            hooks = _take_hooks(connection, waiting)
             finished = True
     except Error as error:
         # an OperationalError of COMMIT itself (a full disk) is settled too; a violated constraint says what it is
@@ -178,8 +179,9 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
         # not by a token: in an async handler the block is left in another context than it was entered in
         _current.set(outer)
     reach(commit_point(what, "after"))
-    for hook in hooks:
-        _run_hook(hook)
+    with no_try():  # what follows the commit is no part of the write
+        for hook in hooks:
+            _run_hook(hook)
 
 
 def _refuse_rollback(connection: BaseDatabaseWrapper, depth: int, what: str) -> None:
@@ -260,12 +262,18 @@ def start_over(who: str, *, only_left_open: bool = False) -> None:
         _drop(journal())
 
 
-def after_commit(hint: Callable[[], None]) -> None:
-    """Call `hint` once the running transaction has committed; its errors are logged, never raised."""
+def after_commit(hint: Callable[[], None], *, observes: bool = False) -> None:
+    """Call `hint` once the running transaction has committed; its errors are logged, never raised.
+
+    Args:
+        hint: what is called.
+        observes: it only tells observers; they hear of what `commits()` ends within a test case's transaction, too.
+    """
 
     def careful() -> None:  # Django's robust=True cannot log a functools.partial, which has no __qualname__
         _run_hook(hint)
 
+    careful.observes = observes  # type: ignore[attr-defined]
     transaction.on_commit(careful, using=settings.DATABASE)
 
 
@@ -292,13 +300,14 @@ def _drop(connection: BaseDatabaseWrapper) -> None:
     connection.atomic_blocks, connection.savepoint_ids, connection.run_on_commit = [], [], []
 
 
-def _take_hooks(connection: BaseDatabaseWrapper) -> list[Callable[[], None]]:
+def _take_hooks(connection: BaseDatabaseWrapper, waiting: int) -> list[Callable[[], None]]:
     """Take over what waits for the COMMIT: Django would drop it with a broken connection, though it was committed."""
+    entries, taken = connection.run_on_commit, connection.run_on_commit
     if len(connection.atomic_blocks) > 1:
-        return []  # a test case's own block encloses ours: nothing is committed, and the test asks for its hooks
-    hooks = [entry[1] for entry in connection.run_on_commit]
-    connection.run_on_commit = []
-    return hooks
+        # a test case's own block encloses ours: nothing is committed, and the test asks for its hooks
+        taken = [entry for entry in entries[waiting:] if getattr(entry[1], "observes", False)]
+    connection.run_on_commit = [entry for entry in entries if entry not in taken]
+    return [entry[1] for entry in taken]
 
 
 def _run_hook(hook: Callable[[], None]) -> None:

@@ -8,11 +8,11 @@ code is tried with it, and where it cannot be committed so, once more without it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-__all__ = ["Try", "hold_interrupt", "is_interrupt", "one_try", "present_try"]
+__all__ = ["Try", "hold_interrupt", "is_interrupt", "no_try", "one_try", "present_try"]
 
 
 @dataclass
@@ -57,10 +57,22 @@ def present_try() -> Try | None:
 @contextmanager
 def one_try() -> Iterator[Try]:
     """Give the project's code one try within the block."""
-    tried, outer = Try(), _present.get()
+    tried = Try()
+    with _trying(tried):
+        yield tried
+
+
+def no_try() -> AbstractContextManager[None]:
+    """Run the block outside of any write that is under way."""
+    return _trying(None)
+
+
+@contextmanager
+def _trying(tried: Try | None) -> Iterator[None]:
+    outer = _present.get()
     _present.set(tried)
     try:
-        yield tried
+        yield
     finally:
         _present.set(outer)
 

@@ -13,7 +13,7 @@ from effects._current import RequestHandle, without_request
 from effects._faults import reach
 from effects._logs import get_logger
 from effects._test_runs import UnscriptedCallError, refuse_real_call
-from effects._writes import away_from_event_loop, write_before_send, write_until_done
+from effects._writes import write_before_send, write_until_done
 from effects.canonical import clean_error
 from effects.consequences import after_change
 from effects.effect import Effect
@@ -22,7 +22,6 @@ from effects.failures import FailureClass, NotSent, classify, is_interrupt, read
 from effects.intents import Intent, context_of_intent
 from effects.models import Execution
 from effects.models.base import new_id
-from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, context_of, snapshot
 from effects.states import ExecutionState
 from effects.summaries import summary_of
@@ -77,7 +76,6 @@ def license_intent(intent: Intent, handle: RequestHandle | None) -> License | Ex
     first = attempt if isinstance(ready, Proceed) else None
     recorded = write_before_send(lambda: transitions.record(intent, handle=handle, attempt=first, started=started))
     execution = recorded.execution
-    announce(execution)
     if recorded.permit is not None:
         token = ready.token if isinstance(ready, Proceed) else None
         return License.of(intent.effect, execution, recorded.permit, context, token, recorded_now=True)
@@ -143,7 +141,6 @@ def _license_row(row: Execution, handle: RequestHandle | None, *, background: bo
     if decision.permit is None:
         after_change(decision.execution)
         return decision.execution
-    announce(decision.execution)
     return License.of(effect, decision.execution, decision.permit, context, ready.token)
 
 
@@ -196,7 +193,7 @@ def send(granted: License) -> ExecutionSnapshot:
 
 
 def record_report(granted: License, report: Report) -> ExecutionSnapshot:
-    """*Commits.* Record what became of a licensed call, for as long as it takes, and tell observers and requests.
+    """*Commits.* Record what became of a licensed call, for as long as it takes, and settle requests.
 
     Under a lease that was taken over the news is kept as evidence.
 
@@ -214,9 +211,8 @@ def record_report(granted: License, report: Report) -> ExecutionSnapshot:
         raise OutcomeUnrecordedError(
             f"{execution.operation} {execution.id} was sent, and what became of it could not be recorded: {error}"
         ) from error
-    if granted.recorded_now and result.receipt_count == execution.receipt_count + 1 and result.hook_due_at is None:
-        away_from_event_loop(lambda: announce(result))
-    else:
+    waits = not granted.recorded_now or result.receipt_count != execution.receipt_count + 1
+    if waits or result.hook_due_at is not None:
         after_change(result)
     return result
 

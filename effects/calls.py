@@ -27,7 +27,6 @@ from effects.intents import Intent, binding_of, make_intent, refuse_to_wait
 from effects.models import Execution
 from effects.outcomes import Outcome
 from effects.settlement import in_tenant
-from effects.signals import announce
 from effects.types import Context, Permit, SendResult
 
 __all__ = ["Sending", "aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"]
@@ -230,7 +229,6 @@ def perform_later(
         with telling(), reaching("performing an effect later"), transaction.atomic(using=settings.DATABASE):
             execution = transitions.record_later(intent, handle=handle).execution
             after_commit(functools.partial(send_hint, str(execution.id)))
-            after_commit(functools.partial(announce, execution))
     except LocalWriteError:
         raise LocalWriteError(
             f"perform_later({_name(effect)}) in a view that declares performs= joins a transaction, and there is none "

@@ -1,4 +1,4 @@
-"""What follows a change of an execution: observers are told, and the requests that waited for it are settled."""
+"""What follows a change of an execution: the requests that waited for it are settled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from effects._logs import get_logger
 from effects._writes import away_from_event_loop
 from effects.exceptions import EffectsError
 from effects.models import RequestExecution
-from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot
 from effects.states import REQUEST_ENDED, RequestState, values
 
@@ -22,14 +21,13 @@ log = get_logger("effects.consequences")
 
 
 def after_change(execution: ExecutionSnapshot) -> None:
-    """Tell observers, and settle the requests that waited for an execution that is settled now."""
+    """Settle the requests that waited for an execution that is settled now."""
     away_from_event_loop(lambda: _after_change(execution))
 
 
 def _after_change(execution: ExecutionSnapshot) -> None:
     if is_beside() and execution.settled and execution.hook_due_at == execution.settled_at:
         execution = _run_hook_after_commit(execution)
-    announce(execution)
     if execution.settled and execution.hook_due_at is None:
         settle_requests_of(execution.id)
 

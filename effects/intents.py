@@ -18,7 +18,7 @@ from effects.exceptions import (
 )
 from effects.fidelity import refuse_changed
 from effects.models.base import new_id
-from effects.names import check_name, is_storable
+from effects.names import about_of, check_name, is_storable
 from effects.risk_rules import project_rules_of
 from effects.summaries import digest_of_summary, summary_of
 from effects.types import Actor, ApprovalRule, Context, Predecessor
@@ -148,6 +148,7 @@ def make_intent(
         ImproperlyConfigured: `RISK_RULES` is wrong.
     """
     check_name("tenant=", tenant, least=0)
+    named = None if about is None else about_of(about)
     derived, key = key is None, _key_of(effect, key, request)
     binding = binding_of(tenant, effect.keyed_as, key)
     # of the declared type: a dict of its fields, defaults left out, is the same payload
@@ -161,8 +162,8 @@ def make_intent(
     intent = Intent(
         id=new_id(), effect=effect, tenant=tenant, key=key, binding=binding, holds_secrets=holds_secrets,
         payload=loaded, payload_text=text, payload_digest=canonical.digest("effects.payload", text),
-        requested_by=requested_by,
-        on_behalf_of=on_behalf_of, about=_about(about), summary={}, summary_digest="", rule=None, derived_key=derived,
+        requested_by=requested_by, on_behalf_of=on_behalf_of, about=named,
+        summary={}, summary_digest="", rule=None, derived_key=derived,
         require_approval=bool(require_approval), supersedes=supersedes, compensates=compensates,
         derived_from=derived_from, reason=reason, seen_revision=seen_revision,
     )  # fmt: skip
@@ -259,12 +260,3 @@ def context_of_intent(intent: Intent) -> Context[Any]:
         attempt=0, reference="", about=intent.about,
         compensates=str(intent.compensates) if intent.compensates else None, derived_from=intent.derived_from,
     )  # fmt: skip
-
-
-def _about(about: models.Model | tuple[str, str] | None) -> tuple[str, str] | None:
-    if about is None:
-        return None
-    label, pk = (about._meta.label, str(about.pk)) if isinstance(about, models.Model) else about
-    check_name("the model of about=", label, MAX_LABEL)
-    check_name("the key of about=", pk)
-    return label, pk

@@ -879,11 +879,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="execution",
-            index=models.Index(fields=["key"], name="effects_execution_key"),
+            index=models.Index(fields=["key", "-id"], name="effects_execution_key"),
         ),
         migrations.AddIndex(
             model_name="execution",
-            index=models.Index(fields=["about_type", "about_id"], name="effects_execution_about"),
+            index=models.Index(fields=["about_type", "about_id", "-id"], name="effects_execution_about"),
         ),
         migrations.AddIndex(
             model_name="execution",

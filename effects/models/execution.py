@@ -193,8 +193,8 @@ class Execution(JournalModel):
                 name="effects_execution_names",
             ),
             models.Index(F("created_at").desc(), F("id").desc(), name="effects_execution_newest"),
-            models.Index(fields=["key"], name="effects_execution_key"),
-            models.Index(fields=["about_type", "about_id"], name="effects_execution_about"),
+            models.Index(fields=["key", "-id"], name="effects_execution_key"),
+            models.Index(fields=["about_type", "about_id", "-id"], name="effects_execution_about"),
             models.Index(fields=["reference"], condition=~Q(reference=""), name="effects_execution_reference"),
         ]
 

@@ -21,6 +21,7 @@ from effects.exceptions import EffectDefinitionError, PolicyChangedError, WrongS
 from effects.models import Execution, Receipt, Request
 from effects.outcomes import Outcome
 from effects.settlement import hook_backoff, run_settled_hook
+from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
     EXECUTION_EDGES,
@@ -81,7 +82,7 @@ def advance(
     previous: Outcome | None = None,
     **changes: Any,
 ) -> None:
-    """Move a locked execution along the edge `verb`, write its receipt, and run the hook if that settles it.
+    """Move a locked execution along the edge `verb`, write its receipt, run a hook that is due then, tell observers.
 
     Args:
         row: locked in this transaction, `locked_at` being now.
@@ -127,6 +128,8 @@ def advance(
         _notices.person_needed(row)
     if settles and not waits:
         _run_hook(row, previous)
+    if revises or source is not target or verb == "run_hook":
+        announce(row, verb, source)
 
 
 def _settled_now(at: datetime) -> dict[str, Any]:

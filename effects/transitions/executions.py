@@ -27,6 +27,7 @@ from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.lineage import earlier_requester_ids
 from effects.models import Attempt, Execution, Receipt, RequestExecution
 from effects.provider_keys import DerivedKey, occurrence_of
+from effects.signals import announce
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import (
     EXECUTION_SETTLED,
@@ -111,11 +112,8 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         if joined:
             _join(row, intent, handle, holds=True)
         else:
-            if intent.rule is not None:
-                _licences.request(row, intent.rule)
             permit = _open_first_attempt(row, attempt, started) if attempt else None
-            _link(row, handle, holds=True)
-            Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=attempt is not None))
+            _begin(row, intent, handle, permitted=attempt is not None, holds=True)
         return Recorded(snapshot(row), joined, permit, is_due(row))
 
 
@@ -136,10 +134,7 @@ def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Re
     if joined:
         _join(row, intent, handle, holds=False)
     else:
-        if intent.rule is not None:
-            _licences.request(row, intent.rule)
-        _link(row, handle, holds=False)
-        Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=False))
+        _begin(row, intent, handle, permitted=False, holds=False)
     return Recorded(snapshot(row), joined)
 
 
@@ -237,6 +232,17 @@ def _open_first_attempt(row: Execution, attempt: UUID, started: float) -> Permit
     digests.tell_row(row, opened)
     timeout: float = row.contract["request_timeout"]
     return Permit(attempt=attempt, number=1, epoch=1, provider_key=row.provider_key, deadline=started + timeout)
+
+
+def _begin(
+    row: Execution, intent: Intent, handle: _current.RequestHandle | None, *, permitted: bool, holds: bool
+) -> None:
+    """Ask people where the rule says so, link the request, write the first receipts, tell observers."""
+    if intent.rule is not None:
+        _licences.request(row, intent.rule)
+    _link(row, handle, holds=holds)
+    Receipt.objects.bulk_create(_first_receipts(row, intent, permitted=permitted))
+    announce(row, "record", None)
 
 
 def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[Receipt]:

@@ -18,7 +18,7 @@ Abandoned Absent Accepted Actor Applied ApprovalRule Authoritative AwaitingAppro
 Deduplication Doubt Effect EffectsError Eventual Executing Failed Forbidden Found InDoubt InProgress Inconclusive
 InvalidRequest Item KeyReused Later NeedsIntervention NotFinished NotNow NotSent Outcome OutcomeError Partial
 PartiallyCompleted Pending Permit Proceed ProvenFailed Refuse Rejected Retry Risk Secret Stale Submitted Summary
-Unauthenticated Uncertain Unreachable aget aperform await_ cancel compensate current deny get grant idempotent
+Unauthenticated Uncertain Unreachable aget aperform await_ cancel compensate current deny find get grant idempotent
 look_up_now observe order_resend perform perform_later register reopen resolve sending supersede wait withdraw
 """.split()  # noqa: SIM905 - as prose it can be read
 

@@ -27,7 +27,7 @@ from effects.http.problems import CODES, type_url
 from effects.reconcilers import SWEEPS
 from effects.testing import faults
 from effects.testing.probe import PROBES
-from effects_admin import permissions
+from effects_admin import inlines, permissions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT
 from tests.docs.diagrams import PAGE, write
@@ -35,7 +35,7 @@ from tests.docs.diagrams import PAGE, write
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "effects"
 UNUSED = "Accepted and checked. This release does nothing with it."
-CHECKS = (journal, package, projects, recorded, rules, views)
+CHECKS = (inlines, journal, package, projects, recorded, rules, views)
 
 
 def read(name: str) -> str:
@@ -235,7 +235,7 @@ def test_every_attribute_and_method_of_an_effect_is_explained():
             "Eventual", "Authoritative", "Retry", "ApprovalRule", "Summary", "Applied", "Submitted", "Partial", "Item",
             "Found", "Absent", "ProvenFailed", "InProgress", "Inconclusive", "Unreachable", "Conflict", "Proceed",
             "Refuse", "Later", "get", "wait", "compensate", "supersede", "grant", "deny", "withdraw", "cancel",
-            "observe",
+            "observe", "find",
         )
     ]
     + [("testing", name, getattr(testing, name)) for name in ("provider_says", "time_passes", "assert_performed")],
