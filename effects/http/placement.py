@@ -44,6 +44,13 @@ _INNER_METHODS = {
     "handle_exception": "", "form_valid": "", "form_invalid": "", "http_method_not_allowed": "",
 }  # fmt: skip
 
+#: Modules whose decorators decide about each request.
+_CHECKS = (
+    "django.contrib.auth.decorators", "django.contrib.admin.views.decorators", "django.views.decorators.http",
+    "django_ratelimit.", "ratelimit.", "guardian.decorators", "rules.contrib.views", "oauth2_provider.decorators",
+    "allauth.account.decorators", "django_otp.decorators", "waffle.decorators", "rolepermissions.decorators",
+)  # fmt: skip
+
 
 def refuse_placement(view: Any, operation: str, mode: str) -> None:
     """Refuse what cannot work there, when the module is imported.
@@ -81,12 +88,55 @@ def refuse_placement(view: Any, operation: str, mode: str) -> None:
             f"{line} does not go through method_decorator; put it on the method itself:\n\n    {line}\n"
             "    def post(self, request): …"
         )
+    refuse_checks_below(view, name, line)
     if mode == "transactional" and is_async(view):
         raise ImproperlyConfigured(
             f"{line} on the async view {name}: Django's transactions do not span awaits, so rows and answer cannot "
             f"commit together. Make it a plain `def {name}`."
         )
     refuse_safe_method(name, operation)
+
+
+def refuse_checks_below(view: Any, name: str, line: str) -> None:
+    """Refuse known decorators that decide about each request, below: there they would see the first one alone.
+
+    Raises:
+        ImproperlyConfigured: with the corrected lines.
+    """
+    check = next((check for check in map(_check_of, _wrappers(view)) if check), "")
+    if check:
+        raise ImproperlyConfigured(
+            f"{line} stands above {check}, which then decides about the first request of a key alone: a replay is "
+            f"answered without it. On a function it goes above:\n\n    @…  # of {check}\n    {line}\n"
+            f"    def {name}(request, …): …\n\non a class, around all of it (REST framework: permission_classes and "
+            f"throttle_classes):\n\n    @method_decorator(…, name='dispatch')\n    class …:\n        {line}\n"
+            f"        def {name}(self, request, …): …"
+        )
+
+
+def _wrappers(view: Any) -> Iterator[Any]:
+    """Yield the functions around a view; for `method_decorator`, those that its decorators put around a function."""
+    while (inner := getattr(view, "__wrapped__", None)) is not None:
+        yield view
+        if _defined_in(view) == "django.utils.decorators":
+            names = inspect.getclosurevars(view).nonlocals
+            for decorate in names.get("decorators") or ():
+                yield from _wrappers(decorate(functools.wraps(inner)(lambda *_args, **_kwargs: None)))
+        view = inner
+
+
+def _check_of(wrapper: Any) -> str:
+    """Return the module of a check that made a wrapper; "" for any other."""
+    module = _defined_in(wrapper)
+    if module == "django.utils.decorators":
+        # of csrf_protect, cache_page, conditional_page and their like; method_decorator's own wrapper is none
+        return module if "_process_exception" in wrapper.__code__.co_freevars else ""
+    return module if module.startswith(_CHECKS) else ""
+
+
+def _defined_in(function: Any) -> str:
+    # functools.wraps copies __module__ of what is wrapped; the globals stay those of the decorator's module
+    return str(getattr(function, "__globals__", {}).get("__name__", ""))
 
 
 def refuse_safe_method(name: str, operation: str, *, is_viewset: bool = False) -> None:

@@ -134,4 +134,16 @@ MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "a check may stand below the decorator",
+        "issue 11: HTTP 3",
+        "tests/http/test_checks_below.py::test_a_check_below_is_refused_with_the_corrected_lines",
+        (
+            Edit(
+                "effects/http/placement.py",
+                "    refuse_checks_below(view, name, line)\n",
+                "",
+            ),
+        ),
+    ),
 )
