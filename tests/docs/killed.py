@@ -16,7 +16,7 @@ from django.test import Client
 from effects import _faults
 from effects.testing import run_due, time_passes
 
-__all__ = ["check"]
+__all__ = ["check", "check_note"]
 
 #: Order → where its process is killed, whether the bank has paid then, what a retry is told at once, after the leases.
 KILLS = {
@@ -51,22 +51,35 @@ def check() -> None:
         assert Refund.objects.get(order=order).bank_id == booking["id"]
 
 
-def _killed(order: str, point: str) -> None:
+def check_note() -> None:
+    """Kill the guide's noted refund before its rows are committed: a retry is answered, the note is there once."""
+    from shop.models import Note
+
+    before = Note.objects.count()
+    _killed("9", "handler.returned", "noted")
+    assert Note.objects.count() == before
+    time_passes(timedelta(minutes=2))
+    run_due()
+    assert [_told(_post("9", "noted")) for _ in range(2)] == [201, 201]
+    assert Note.objects.count() == before + 1
+
+
+def _killed(order: str, point: str, kind: str = "refunds") -> None:
     """Send the request in a process that is killed at a point."""
     connections.close_all()
     child = os.fork()
     if child == 0:
         _faults.arm(_faults._kill_at(point))
-        _post(order)
+        _post(order, kind)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), f"nobody came to {point}"
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-def _post(order: str) -> Any:
+def _post(order: str, kind: str = "refunds") -> Any:
     client = Client(SERVER_NAME="localhost", headers={"Authorization": "Basic Y2Fyb2w6Y2Fyb2wtc2VjcmV0"})
-    return client.post(f"/orders/{order}/refunds/", {"amount": 500}, headers={"Idempotency-Key": f"key-{order}"})
+    return client.post(f"/orders/{order}/{kind}/", {"amount": 500}, headers={"Idempotency-Key": f"key-{order}"})
 
 
 def _told(answer: Any) -> int | str:
