@@ -97,6 +97,11 @@ class Call:
             response = self.run()
             if says_not_finished(response):
                 raise HandlerNotFinishedError
+            if not isinstance(response, HttpResponseBase):
+                raise TypeError(
+                    f"A protected view returned {type(response).__name__}, which is no response. Return what the "
+                    "client is to get, on each way through it: Response(…), or JsonResponse(…) from a view of Django."
+                )
             return self.finish(response), False
         except passes:
             raise

@@ -27,6 +27,7 @@ CLASSES = [
     if issubclass(each, EffectsError) and each.__module__ == exceptions.__name__
 ]
 raising: list[Exception] = []
+returning: list[Any] = []
 
 
 def make(kind: type[EffectsError]) -> EffectsError:
@@ -60,7 +61,18 @@ async def asynchronous(request: Any) -> Any:
     raise raising[0]
 
 
-urlpatterns = [path("api/", Api.as_view()), path("plain/", plain), path("async/", asynchronous)]
+@csrf_exempt
+@idempotent("own_errors.returns", mode="journaled")
+def returns(request: Any) -> Any:
+    return returning[0]
+
+
+urlpatterns = [
+    path("returns/", returns),
+    path("api/", Api.as_view()),
+    path("plain/", plain),
+    path("async/", asynchronous),
+]
 
 
 @pytest.fixture
@@ -95,3 +107,11 @@ def test_who_watches_for_errors_is_told(send: Sender, caplog: pytest.LogCaptureF
     answer = send("/api/", "other")
     assert (answer.status_code, code(answer)) == (500, "nobody_entitled")
     assert any(record.name == "django.request" and record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize("what", [None, {"a": 1}, [1], "text", 201])
+def test_what_is_no_response_is_named(send: Sender, what: object) -> None:
+    """A view that returns nothing, or its data alone, is told what to return."""
+    returning[:] = [what]
+    with pytest.raises(TypeError, match=rf"returned {type(what).__name__}, which is no response. Return .*Response"):
+        send("/returns/", raises=True)
