@@ -20,7 +20,7 @@ from effects.models import Execution, Receipt
 from effects.testing import provider_says, run_due, time_passes
 from tests.audit.journals import PAYLOAD, Stories, audited, codes, damaged, perform
 from tests.core.counting import counted
-from tests.core.declared import Charge, Order, Plain, Ruled
+from tests.core.declared import Charge, Noted, Order, Plain, Ruled
 from tests.core.people import approve, person
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -150,6 +150,31 @@ def test_since_looks_at_what_was_touched_since(stories: Stories):
     with damaged("UPDATE effects_execution SET epoch = epoch + 1 WHERE id = %s", stories.completed):
         assert "receipts_end" not in codes(audited("--since", "24h"))
         assert "receipts_end" in codes(audited("--since", "3d"))
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_hook_that_failed_before_a_contradiction_is_no_finding(failures: int, monkeypatch: pytest.MonkeyPatch):
+    """The row is unsettled again, so that nothing of it is due; nor is it once its hook ran for what was found."""
+
+    def fail(_context: Any, _outcome: Any) -> None:
+        raise ValueError("not today")
+
+    monkeypatch.setattr(Noted, "then", staticmethod(fail))
+    with provider_says(Noted, effects.Declined("no")):
+        ref = effects.perform(Noted, payload=PAYLOAD, key="k1").ref
+        for _ in range(1, failures):
+            time_passes(timedelta(minutes=20))
+            run_due()
+    effects.observe(ref, reference="ch_1", evidence={"event": "evt_1"})
+    assert Execution.objects.get(pk=ref).hook_failures == failures
+    assert codes(audited()) == set()
+    reopened = effects.reopen(ref, revision=effects.get(ref).revision, by="ops", reason="look again")
+    assert codes(audited()) == set()
+    monkeypatch.setattr(Noted, "then", staticmethod(lambda context, outcome: None))
+    with provider_says(Noted, look_up=effects.Found("ch_1")):
+        run_due()
+    assert (effects.get(ref).state, reopened.state) == ("completed", "uncertain")
+    assert codes(audited()) == set()
 
 
 def test_what_hangs_is_found_whenever_it_was_touched(stories: Stories):
