@@ -128,9 +128,7 @@ def _asked(case: Case) -> Wrong:
 
 def _hook(row: Execution, replay: Replay) -> Wrong:
     if row.hook_due_at is None:
-        # what became unsettled again keeps the count of its former hook's failures
-        failed = row.hook_failures > 0 and row.state in EXECUTION_SETTLED
-        if replay.hook == "due" or (failed and replay.hook != "over"):
+        if replay.hook == "due" or (row.hook_failures and replay.hook != "over"):
             yield "hook_altered", "its hook has not run, and is not due any more"
         return
     if row.state not in EXECUTION_SETTLED:

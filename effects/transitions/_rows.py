@@ -110,6 +110,9 @@ def advance(
         changes.update(_settled_now(row.locked_at))
     elif target not in EXECUTION_SETTLED:
         changes.update(settled_at=None, ages_from=None)
+        if source in EXECUTION_SETTLED:
+            # the hook was for what is doubted now
+            changes.update(hook_due_at=None, hook_error="", hook_failures=0)
     elif row.pruned_at is not None and row.ages_from is None and holds_words(evidence):
         changes["ages_from"] = row.locked_at
     changes["revision"] = row.revision + (1 if revises else 0)

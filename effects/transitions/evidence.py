@@ -166,5 +166,5 @@ def contradict_row(row: Execution, evidence: dict[str, Any], on_file: dict[str, 
     _licences.lapse_live(row)
     advance(
         row, "contradict", _S.NEEDS_INTERVENTION, reason=_R.CONTRADICTED, evidence=evidence, may_have_applied=True,
-        applied_evidence=on_file or row.applied_evidence, due_at=None, hook_due_at=None,
+        applied_evidence=on_file or row.applied_evidence, due_at=None,
     )  # fmt: skip
