@@ -1,4 +1,4 @@
-"""The machine can fail: each of these broken rules is found by it, with a fixed seed.
+"""The machine can fail: each of these broken rules is found by it, with one of a few fixed seeds.
 
 `pytest -m planted tests/machine` runs them.
 """
@@ -24,8 +24,8 @@ from tests.machine.oracle import Violation
 
 pytestmark = [pytest.mark.planted, pytest.mark.usefixtures("journal")]
 
-#: Enough for each with its seed, and far less than it takes to be found by chance in every run.
-EXAMPLES = 150
+#: Enough for each with one of its seeds. What a seed gives changes with the code, whose constants Hypothesis reads.
+EXAMPLES, SEEDS = 150, 12
 #: Long before any barrier.
 LONG_AGO = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
@@ -84,26 +84,35 @@ def approve_for_good(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_licences, "covers_another_send", lambda approval: True)
 
 
-#: What is broken, in whose world, and the seed with which it is found.
+#: What is broken, and in whose world.
 PLANTS = [
-    (skip_the_epoch_check, (declared.Repeatable, declared.Repeatable), 1),
-    (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging), 1),
-    (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging), 1),
-    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Repeatable), 3),
-    (ignore_what_changed_after_the_approval, (declared.Approved, declared.Covered), 1),
-    (approve_for_good, (declared.Approved, declared.BlindApproved), 1),
+    (skip_the_epoch_check, (declared.Repeatable, declared.Repeatable)),
+    (believe_an_absence_from_before_the_barrier, (declared.Authoritative, declared.Lagging)),
+    (take_a_timeout_for_a_failure, (declared.Blind, declared.Lagging)),
+    (clear_the_doubt_on_a_refusal, (declared.Repeatable, declared.Repeatable)),
+    (ignore_what_changed_after_the_approval, (declared.Approved, declared.Covered)),
+    (approve_for_good, (declared.Approved, declared.BlindApproved)),
 ]
 
 
-@pytest.mark.parametrize(("plant", "pair", "seed"), PLANTS, ids=[plant.__name__ for plant, _, _ in PLANTS])
+@pytest.mark.parametrize(("plant", "pair"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
 def test_the_machine_finds(
     plant: Callable[[pytest.MonkeyPatch], None],
     pair: tuple[type[declared.Machine], type[declared.Machine]],
-    seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broken rule leads to a broken promise."""
     plant(monkeypatch)
+    for seed in range(1, SEEDS + 1):
+        if found := _search(pair, seed):
+            # Hypothesis looks again, and a delay with jitter may then end on the other side of a step
+            assert all(isinstance(each, Violation) for each in getattr(found, "exceptions", [found]))
+            return
+    pytest.fail(f"none of {SEEDS} seeds leads to a broken promise")
+
+
+def _search(pair: tuple[type[declared.Machine], type[declared.Machine]], seed: int) -> BaseException | None:
+    """Run the machine with a seed; return what it found."""
     machine: type[EffectsMachine] = type("PlantedMachine", (EffectsMachine,), {"effects": pair})
     hypothesis.seed(seed)(machine)
     settings = hypothesis.settings(
@@ -112,8 +121,8 @@ def test_the_machine_finds(
         phases=[hypothesis.Phase.generate],
         report_multiple_bugs=False,
     )
-    with pytest.raises((Violation, hypothesis.errors.FlakyFailure)) as found:
+    try:
         run_state_machine_as_test(machine, settings=settings)
-    # Hypothesis looks again, and a delay with jitter may then end on the other side of a step
-    for each in getattr(found.value, "exceptions", [found.value]):
-        assert isinstance(each, Violation)
+    except (Violation, hypothesis.errors.FlakyFailure) as found:
+        return found
+    return None
