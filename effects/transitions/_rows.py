@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
@@ -68,6 +68,7 @@ BUSY_WAIT = timedelta(seconds=2)
 HOOK_ENDED = "payload_dropped"
 #: After these nothing is known that was not known before: what troubles the row may trouble it again.
 _NO_PROGRESS = frozenset({"claim", "join"})
+_NO_HOOK: dict[str, Any] = {"hook_due_at": None, "hook_error": "", "hook_failures": 0}
 
 
 def advance(
@@ -106,15 +107,7 @@ def advance(
     if reason is not None:
         changes["reason"] = str(reason)
     settles = target in EXECUTION_SETTLED and source not in EXECUTION_SETTLED
-    if settles:
-        changes.update(_settled_now(row.locked_at))
-    elif target not in EXECUTION_SETTLED:
-        changes.update(settled_at=None, ages_from=None)
-        if source in EXECUTION_SETTLED:
-            # the hook was for what is doubted now
-            changes.update(hook_due_at=None, hook_error="", hook_failures=0)
-    elif row.pruned_at is not None and row.ages_from is None and holds_words(evidence):
-        changes["ages_from"] = row.locked_at
+    changes.update(_settling(row, source, target, evidence))
     changes["revision"] = row.revision + (1 if revises else 0)
     changes["receipt_count"] = row.receipt_count + 1
     changes["swept_until"] = None
@@ -135,10 +128,18 @@ def advance(
         announce(row, verb, source)
 
 
-def _settled_now(at: datetime) -> dict[str, Any]:
-    return {
-        "settled_at": at, "ages_from": at, "due_at": None, "hook_due_at": None, "hook_error": "", "hook_failures": 0
-    }  # fmt: skip
+def _settling(
+    row: Execution, source: ExecutionState, target: ExecutionState, evidence: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return what changes in a locked row that settles, is unsettled again, or is settled and written about."""
+    at = row.locked_at
+    if target not in EXECUTION_SETTLED:
+        # the hook of a row that was settled was for what is doubted now
+        return {"settled_at": None, "ages_from": None, **(_NO_HOOK if source in EXECUTION_SETTLED else {})}
+    if source not in EXECUTION_SETTLED:
+        return {"settled_at": at, "ages_from": at, "due_at": None, **_NO_HOOK}
+    writes_on_tombstone = row.pruned_at is not None and row.ages_from is None and holds_words(evidence)
+    return {"ages_from": at} if writes_on_tombstone else {}
 
 
 def advance_request(
@@ -333,9 +334,7 @@ def end_hook(row: Execution) -> None:
     log.warning(
         "%s %s was settled after retention had dropped its payload; its settled hook is not run.", row.operation, row.pk
     )
-    advance(
-        row, "end_hook", revises=False, evidence={"code": HOOK_ENDED}, hook_due_at=None, hook_error="", hook_failures=0
-    )  # fmt: skip
+    advance(row, "end_hook", revises=False, evidence={"code": HOOK_ENDED}, **_NO_HOOK)
 
 
 def _may_have_hook(row: Execution) -> bool:
