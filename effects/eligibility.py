@@ -24,8 +24,9 @@ from effects.approvers import (
     somebody_can_decide,
     still_entitled,
 )
-from effects.effect import get_effect, rule_from_json
+from effects.effect import get_effect
 from effects.exceptions import EffectsError, PayloadUnreadableError
+from effects.frozen_rules import rule_from_json
 from effects.lineage import earlier_requester_ids
 from effects.models import Approval, Execution
 from effects.snapshots import context_of

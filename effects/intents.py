@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import models
 
 from effects import canonical, redaction
-from effects.effect import Effect, rule_as_json
+from effects.effect import Effect
 from effects.exceptions import (
     EffectDefinitionError,
     KeyRequiredError,
@@ -17,6 +17,7 @@ from effects.exceptions import (
     SecretNotKeptError,
 )
 from effects.fidelity import refuse_changed
+from effects.frozen_rules import rule_as_json
 from effects.models.base import new_id
 from effects.names import about_of, check_name, is_storable
 from effects.risk_rules import project_rules_of

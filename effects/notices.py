@@ -11,9 +11,9 @@ from uuid import UUID
 
 from effects.actors import find_user
 from effects.approvers import list_people, lists_everybody
-from effects.effect import rule_from_json
 from effects.eligibility import count_missing, entitled_people, outlook, requester_ids
 from effects.exceptions import PayloadUnreadableError
+from effects.frozen_rules import rule_from_json
 from effects.models import Approval, Execution, PendingNotice
 from effects.snapshots import ExecutionSnapshot, actor_from_json, context_of, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionState, NoticeEvent

@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from effects.approvers import in_words
-from effects.effect import rule_from_json
+from effects.frozen_rules import rule_from_json
 from effects.models import Approval, Execution, Request, RequestExecution
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from effects.approvers import in_words
-from effects.effect import rule_from_json
+from effects.frozen_rules import rule_from_json
 from effects.outcomes import MissingOutput
 from effects.standstill import START, standstill_of
 from effects.states import APPROVAL_LIVE, ApprovalState, ExecutionState, RequestState

@@ -7,8 +7,8 @@ from typing import Any
 from effects import canonical
 from effects._locks import lock_approval
 from effects.approvers import somebody_can_decide
-from effects.effect import rule_as_json, rule_from_json
 from effects.eligibility import context_for, requester_ids, valid_voters
+from effects.frozen_rules import rule_as_json, rule_from_json
 from effects.intents import approval_digest
 from effects.models import Approval, Attempt, Execution
 from effects.states import (

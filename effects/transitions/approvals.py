@@ -9,7 +9,6 @@ from effects import canonical
 from effects._commits import commits
 from effects._locks import lock_approval, lock_execution
 from effects.actors import is_user
-from effects.effect import rule_from_json
 from effects.eligibility import eligibility, entitlement, is_by_login, valid_voters
 from effects.exceptions import (
     ApprovalError,
@@ -18,6 +17,7 @@ from effects.exceptions import (
     StaleRevisionError,
     WrongStateError,
 )
+from effects.frozen_rules import rule_from_json
 from effects.models import Approval, ApprovalVote, Execution
 from effects.snapshots import ExecutionSnapshot, snapshot
 from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState

@@ -13,7 +13,6 @@ from effects import _current
 from effects._commits import commits, tell
 from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
 from effects.approvers import somebody_can_decide
-from effects.effect import rule_as_json
 from effects.exceptions import (
     DuplicatePerformError,
     ExecutionNotFoundError,
@@ -23,6 +22,7 @@ from effects.exceptions import (
     PolicyChangedError,
     WrongStateError,
 )
+from effects.frozen_rules import rule_as_json
 from effects.intents import Intent, context_of_intent, is_same_payload
 from effects.lineage import earlier_requester_ids
 from effects.models import Attempt, Execution, Receipt, RequestExecution

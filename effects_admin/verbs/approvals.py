@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from effects import operators
-from effects.effect import rule_from_json
 from effects.exceptions import ApprovalError
+from effects.frozen_rules import rule_from_json
 from effects.models import Approval, Receipt
 from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, ExecutionState
 from effects.summaries import predecessors_in

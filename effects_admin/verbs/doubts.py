@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from effects import operators
-from effects.effect import rule_from_json
+from effects.frozen_rules import rule_from_json
 from effects.models import Execution, Resolution
 from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, ExecutionState, RequestState
 from effects.transitions.permits import why_not_resendable

@@ -18,8 +18,8 @@ import effects
 from effects import audit, exceptions
 from effects._locks import now
 from effects.approvers import could_decide, in_words, is_entitled, list_people
-from effects.effect import rule_as_json, rule_from_json
 from effects.eligibility import eligibility, entitled_people, is_approver, outlook
+from effects.frozen_rules import rule_as_json, rule_from_json
 from effects.models import Approval, Execution
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Ruled

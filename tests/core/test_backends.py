@@ -19,8 +19,8 @@ from effects import backends, exceptions
 from effects.actors import actor_of
 from effects.approvers import could_decide, is_entitled, list_people, lists_everybody, somebody_can_decide
 from effects.checks.rules import check_permissions_asked, check_proposable_by
-from effects.effect import rule_as_json
 from effects.eligibility import eligibility, entitled_people, outlook
+from effects.frozen_rules import rule_as_json
 from effects.models import ApprovalVote, Execution
 from effects.testing import provider_says, run_due
 from tests.core.declared import Approved, Ruled
