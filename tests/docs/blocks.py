@@ -84,7 +84,6 @@ def run_blocks(
     *,
     on: Sequence[Path] = (),
     template: str = "",
-    migrates: bool = True,
 ) -> str:
     """Follow a page, and return what its process printed.
 
@@ -93,7 +92,6 @@ def run_blocks(
         directory: an empty one, where the project is made.
         database_url: a PostgreSQL on which databases can be made.
         on: pages whose files are there before.
-        migrates: whether the page shows the commands that make the tables; without them they are made before it begins.
         template: a database to begin with a copy of, as `migrated_database` gives it; "" for an empty one.
 
     Raises:
@@ -103,7 +101,7 @@ def run_blocks(
     blocks = read_blocks(page)
     make_project(directory, [*before, *blocks])
     steps = [asdict(block) for block in blocks if not block.title]
-    plan = {"page": str(page), "prepare": bool(on) or not migrates, "steps": steps}
+    plan = {"page": str(page), "prepare": bool(on), "steps": steps}
     (directory / "steps.json").write_text(json.dumps(plan), encoding="utf-8")
     with _database(database_url, template) as url:
         return _run(directory, url, str(SESSION), f"{page} does something else than it says")

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from django.core.management import call_command
 from django.test import Client
 
-__all__ = ["run_console"]
+__all__ = ["commands", "compare_answer", "compare_text", "run_console"]
 
 PASSED_OVER = re.compile(
     r"pip install|python -m pip|createdb|django-admin startproject|celery |pytest|psql "
@@ -33,7 +33,7 @@ def run_console(text: str) -> None:
     Raises:
         AssertionError: one of them prints something else than the page shows.
     """
-    for command, shown in _commands(text):
+    for command, shown in commands(text):
         words = shlex.split(command)
         if PASSED_OVER.match(command):
             continue
@@ -47,19 +47,22 @@ def run_console(text: str) -> None:
             raise AssertionError(f"no test runs {command!r}")
 
 
-def compare_answer(shown: str, response: Any, command: str) -> None:
-    """Compare an answer with what the page shows of it: the status, the headers that it shows, the body."""
-    body = response.content.decode()
-    # a later Python has another phrase for 422
-    lines = [f"HTTP/1.1 {response.status_code} …"]
-    lines += [f"{name}: {value}" for name, value in response.headers.items()]
-    got = "\n".join([*lines, "", body])
+def compare_answer(shown: str, got: str, command: str) -> None:
+    """Compare an answer with what the page shows of it: the status, the headers that it shows, the body.
+
+    Args:
+        shown: what the page shows, or "".
+        got: status line, headers, an empty line, body: as `curl -i` prints them.
+        command: what was asked.
+    """
     if not shown:
         return
     head, _, shown_body = shown.partition("\n\n")
+    got_head, _, body = got.partition("\n\n")
     status, *headers = head.splitlines()
+    # a later Python has another phrase for 422
     for line in [f"{status[:12]} …", *headers]:
-        assert any(_matches(line, actual) for actual in lines), f"{command}\nshows {line!r}, got\n{got}"
+        assert any(_matches(line, actual) for actual in got_head.splitlines()), f"{command}\nshows {line!r}, got\n{got}"
     if shown_body:
         assert _same_body(shown_body, body), f"{command}\nshows\n{shown_body}\ngot\n{got}"
 
@@ -73,7 +76,7 @@ def compare_text(shown: str, printed: str, command: str) -> None:
         )
 
 
-def _commands(text: str) -> Iterator[tuple[str, str]]:
+def commands(text: str) -> Iterator[tuple[str, str]]:
     """Yield (command, shown output) pairs; a command may go on after a backslash at its line's end."""
     text = text.replace("\\\n", " ")
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
@@ -81,7 +84,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
         yield command.strip(), shown.strip()
 
 
-def _curl(words: list[str]) -> Any:
+def _curl(words: list[str]) -> str:
     headers: dict[str, str] = {}
     method, url, body = "", "", None
     rest = iter(words)
@@ -103,7 +106,10 @@ def _curl(words: list[str]) -> Any:
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     client = Client(SERVER_NAME="localhost", raise_request_exception=False)
     kind = headers.pop("Content-Type", "application/x-www-form-urlencoded")
-    return client.generic(method or ("POST" if body else "GET"), target, body or "", kind, headers=headers)
+    answer = client.generic(method or ("POST" if body else "GET"), target, body or "", kind, headers=headers)
+    head = [f"HTTP/1.1 {answer.status_code} {answer.reason_phrase}"]
+    head += [f"{name}: {value}" for name, value in answer.headers.items()]
+    return "\n".join([*head, "", answer.content.decode()])
 
 
 def _same_body(shown: str, body: str) -> bool:

@@ -19,7 +19,6 @@ GUIDES = [
     for page, blocks in CODE.items()
     if page not in (TUTORIAL, TENANTS) and any(block.kind in {"python", "run", "console"} for block in blocks)
 ]
-README = ROOT / "README.md"
 UNRUN = [(page, block) for page, blocks in CODE.items() for block in blocks if block.kind == "norun"]
 
 
@@ -38,11 +37,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_the_tutorial_does_what_it_says(tmp_path: Path):
     """A reader who follows the page, from an empty database on, sees what it shows."""
     run_blocks(TUTORIAL, tmp_path, os.environ["DATABASE_URL"])
-
-
-def test_the_quick_start_does_what_it_says(tmp_path: Path):
-    """The code of README runs, from an empty database on."""
-    run_blocks(README, tmp_path, os.environ["DATABASE_URL"], migrates=False)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)
