@@ -49,3 +49,13 @@ def test_the_code_of_a_page_does_what_it_says(page: Path, tmp_path: Path, templa
 def test_code_that_is_only_shown_is_python(page: Path, block):
     """A block that stands for a part of a file compiles."""
     compile(block.text, str(page), "exec")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *CODE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_block_names_its_file(page: Path):
+    """The text right before a block, or its first line, names the file it belongs to: GitHub shows no block's title."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for block in read_blocks(page):
+        before = "\n".join(lines[: block.line - 2]).rstrip().rpartition("\n\n")[2]
+        named = f"`{block.title}`" in before or block.text.startswith(f"# {block.title}\n")
+        assert named or not block.title, f"line {block.line}: nobody reads that this belongs to {block.title}"

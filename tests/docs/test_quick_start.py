@@ -69,15 +69,6 @@ def test_the_tutorial_has_the_same_shop() -> None:
         assert quick[name] == slow[name], name
 
 
-@pytest.mark.parametrize("page", [README, TUTORIAL], ids=["README", "tutorial"])
-def test_a_file_is_named_where_it_is_shown(page: Path) -> None:
-    """The text right before a block names the file that it belongs to: GitHub and PyPI do not show a block's title."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    for block in read_blocks(page):
-        before = "\n".join(lines[: block.line - 2]).rstrip().rpartition("\n\n")[2]
-        assert f"`{block.title}`" in before or not block.title, f"line {block.line} does not name {block.title}"
-
-
 def test_what_is_shown_before_the_quick_start_is_python() -> None:
     """The parts of files that README begins with compile."""
     shown = [block for block in read_blocks(README) if block.kind == "norun"]
