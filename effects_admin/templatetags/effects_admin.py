@@ -44,7 +44,9 @@ def tabs(context: dict[str, Any]) -> list[Tab]:
     places = [("execution", "Needs a person", "needs_a_person"), ("execution", "Overview", "overview")]
     places += [(name, f"{name.capitalize()}s", f"{name}_changelist") for name in _LISTED]
     found = [(title, reverse(f"admin:effects_{view}")) for name, title, view in places if _sees(request, name, view)]
-    return [Tab(title, url, request.path == url) for title, url in found]
+    is_first_page = request.path == reverse("admin:app_list", args=["effects"])  # the queue too
+    here = reverse("admin:effects_needs_a_person") if is_first_page else request.path
+    return [Tab(title, url, here == url) for title, url in found]
 
 
 @register.simple_tag(takes_context=True)

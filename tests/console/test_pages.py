@@ -1,5 +1,6 @@
 """Lists and pages: who sees what, with how many queries, and that looking changes nothing."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -363,3 +364,18 @@ def test_queue_shows_requests_and_rows_in_doubt(doubtful: Any, browser: Any, olg
     assert "the look-ups could not decide" in text
     assert "ValueError: no such order" in text
     assert reverse("admin:effects_needs_a_person") in browser(olga).get("/admin/effects/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("address", "here"),
+    [
+        ("admin:app_list", ["Needs a person"]),
+        ("admin:effects_needs_a_person", ["Needs a person"]),
+        ("admin:effects_request_changelist", ["Requests"]),
+    ],
+)
+def test_a_tab_says_where_one_is(address: str, here: list[str], browser: Any, ann: User) -> None:
+    """The tab of the page that is open is marked; the app's own page is the queue."""
+    arguments = ["effects"] if address == "admin:app_list" else []
+    page = browser(ann).get(reverse(address, args=arguments)).content.decode()
+    assert re.findall(r'aria-current="page">([^<]+)</a></li>', page) == here
