@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import effects
 from benchmarks import wire
-from effects import canonical
+from effects.vocabulary import canonical
 
 __all__ = ["APPROVERS", "EFFECTS", "PORT", "QUIET", "TIMEOUT", "Sum", "sum_of"]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from benchmarks.effects import PayOut
 from benchmarks.models import Order, Payment
-from effects import audit, canonical
-from effects._locks import now
+from effects.inspection import audit
+from effects.journal.locks import now
 from effects.models import Attempt, Execution, Receipt
-from effects.states import EXECUTION_SETTLED, ApprovalState, ExecutionState, values
+from effects.vocabulary import canonical
+from effects.vocabulary.states import EXECUTION_SETTLED, ApprovalState, ExecutionState, values
 
 __all__ = ["judge"]
 

@@ -16,10 +16,10 @@ from django.db import Error, close_old_connections, connection, transaction
 import effects
 from benchmarks.effects import EFFECTS, sum_of
 from benchmarks.models import Order
-from effects.exceptions import EffectsError, JournalUnavailableError
 from effects.models import Approval
-from effects.reconcilers import SWEEPS, look_up_due, run_due
-from effects.states import ApprovalState
+from effects.sweeps import SWEEPS, look_up_due, run_due
+from effects.vocabulary.exceptions import EffectsError, JournalUnavailableError
+from effects.vocabulary.states import ApprovalState
 
 __all__ = ["NUMBERS", "ROLES", "Diary", "approve_some", "effect_of", "sweep"]
 

@@ -178,8 +178,8 @@ def _settle(diaries: Path) -> int:
     """Let time pass and the sweeps run until nothing is open; return the rounds that it took."""
     from benchmarks.roles import Diary, approve_some, sweep  # noqa: PLC0415
     from effects.models import Execution  # noqa: PLC0415
-    from effects.states import EXECUTION_SETTLED, ExecutionState, values  # noqa: PLC0415
     from effects.testing import time_passes  # noqa: PLC0415
+    from effects.vocabulary.states import EXECUTION_SETTLED, ExecutionState, values  # noqa: PLC0415
 
     diary, dice = Diary(diaries / "settling.jsonl"), random.Random(1)
     theirs = [*values(EXECUTION_SETTLED), str(ExecutionState.NEEDS_INTERVENTION)]

@@ -11,106 +11,106 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from effects._current import current as current
-    from effects.calls import aget as aget
-    from effects.calls import aperform as aperform
-    from effects.calls import compensate as compensate
-    from effects.calls import perform as perform
-    from effects.calls import perform_later as perform_later
-    from effects.calls import sending as sending
-    from effects.calls import supersede as supersede
-    from effects.effect import Effect as Effect
-    from effects.effect import register as register
-    from effects.exceptions import EffectsError as EffectsError
-    from effects.exceptions import OutcomeError as OutcomeError
-    from effects.failures import Declined as Declined
-    from effects.failures import Doubt as Doubt
-    from effects.failures import Forbidden as Forbidden
-    from effects.failures import InvalidRequest as InvalidRequest
-    from effects.failures import KeyReused as KeyReused
-    from effects.failures import NotNow as NotNow
-    from effects.failures import NotSent as NotSent
-    from effects.failures import Stale as Stale
-    from effects.failures import Unauthenticated as Unauthenticated
+    from effects.declarations.effect import Effect as Effect
+    from effects.declarations.effect import register as register
+    from effects.declarations.operations import NotFinished as NotFinished
     from effects.http.decorators import idempotent as idempotent
-    from effects.operations import NotFinished as NotFinished
-    from effects.operators import cancel as cancel
-    from effects.operators import deny as deny
-    from effects.operators import grant as grant
-    from effects.operators import look_up_now as look_up_now
-    from effects.operators import observe as observe
-    from effects.operators import order_resend as order_resend
-    from effects.operators import reopen as reopen
-    from effects.operators import resolve as resolve
-    from effects.operators import withdraw as withdraw
-    from effects.outcomes import Abandoned as Abandoned
-    from effects.outcomes import Accepted as Accepted
-    from effects.outcomes import AwaitingApproval as AwaitingApproval
-    from effects.outcomes import Completed as Completed
-    from effects.outcomes import Executing as Executing
-    from effects.outcomes import Failed as Failed
-    from effects.outcomes import NeedsIntervention as NeedsIntervention
-    from effects.outcomes import Outcome as Outcome
-    from effects.outcomes import PartiallyCompleted as PartiallyCompleted
-    from effects.outcomes import Pending as Pending
-    from effects.outcomes import Rejected as Rejected
-    from effects.outcomes import Uncertain as Uncertain
-    from effects.queries import await_ as await_
-    from effects.queries import find as find
-    from effects.queries import get as get
-    from effects.queries import wait as wait
-    from effects.secrets import Secret as Secret
-    from effects.types import Actor as Actor
-    from effects.types import Applied as Applied
-    from effects.types import ApprovalRule as ApprovalRule
-    from effects.types import Authoritative as Authoritative
-    from effects.types import Context as Context
-    from effects.types import Deduplication as Deduplication
-    from effects.types import Eventual as Eventual
-    from effects.types import InDoubt as InDoubt
-    from effects.types import Item as Item
-    from effects.types import Later as Later
-    from effects.types import Partial as Partial
-    from effects.types import Permit as Permit
-    from effects.types import Proceed as Proceed
-    from effects.types import Refuse as Refuse
-    from effects.types import Retry as Retry
-    from effects.types import Risk as Risk
-    from effects.types import Submitted as Submitted
-    from effects.types import Summary as Summary
-    from effects.verdicts import Absent as Absent
-    from effects.verdicts import Conflict as Conflict
-    from effects.verdicts import Found as Found
-    from effects.verdicts import Inconclusive as Inconclusive
-    from effects.verdicts import InProgress as InProgress
-    from effects.verdicts import ProvenFailed as ProvenFailed
-    from effects.verdicts import Unreachable as Unreachable
+    from effects.journal.current import current as current
+    from effects.journal.queries import await_ as await_
+    from effects.journal.queries import find as find
+    from effects.journal.queries import get as get
+    from effects.journal.queries import wait as wait
+    from effects.runtime.operators import cancel as cancel
+    from effects.runtime.operators import deny as deny
+    from effects.runtime.operators import grant as grant
+    from effects.runtime.operators import look_up_now as look_up_now
+    from effects.runtime.operators import observe as observe
+    from effects.runtime.operators import order_resend as order_resend
+    from effects.runtime.operators import reopen as reopen
+    from effects.runtime.operators import resolve as resolve
+    from effects.runtime.operators import withdraw as withdraw
+    from effects.runtime.perform import aget as aget
+    from effects.runtime.perform import aperform as aperform
+    from effects.runtime.perform import compensate as compensate
+    from effects.runtime.perform import perform as perform
+    from effects.runtime.perform import perform_later as perform_later
+    from effects.runtime.perform import sending as sending
+    from effects.runtime.perform import supersede as supersede
+    from effects.vocabulary.exceptions import EffectsError as EffectsError
+    from effects.vocabulary.exceptions import OutcomeError as OutcomeError
+    from effects.vocabulary.failures import Declined as Declined
+    from effects.vocabulary.failures import Doubt as Doubt
+    from effects.vocabulary.failures import Forbidden as Forbidden
+    from effects.vocabulary.failures import InvalidRequest as InvalidRequest
+    from effects.vocabulary.failures import KeyReused as KeyReused
+    from effects.vocabulary.failures import NotNow as NotNow
+    from effects.vocabulary.failures import NotSent as NotSent
+    from effects.vocabulary.failures import Stale as Stale
+    from effects.vocabulary.failures import Unauthenticated as Unauthenticated
+    from effects.vocabulary.outcomes import Abandoned as Abandoned
+    from effects.vocabulary.outcomes import Accepted as Accepted
+    from effects.vocabulary.outcomes import AwaitingApproval as AwaitingApproval
+    from effects.vocabulary.outcomes import Completed as Completed
+    from effects.vocabulary.outcomes import Executing as Executing
+    from effects.vocabulary.outcomes import Failed as Failed
+    from effects.vocabulary.outcomes import NeedsIntervention as NeedsIntervention
+    from effects.vocabulary.outcomes import Outcome as Outcome
+    from effects.vocabulary.outcomes import PartiallyCompleted as PartiallyCompleted
+    from effects.vocabulary.outcomes import Pending as Pending
+    from effects.vocabulary.outcomes import Rejected as Rejected
+    from effects.vocabulary.outcomes import Uncertain as Uncertain
+    from effects.vocabulary.secrets import Secret as Secret
+    from effects.vocabulary.types import Actor as Actor
+    from effects.vocabulary.types import Applied as Applied
+    from effects.vocabulary.types import ApprovalRule as ApprovalRule
+    from effects.vocabulary.types import Authoritative as Authoritative
+    from effects.vocabulary.types import Context as Context
+    from effects.vocabulary.types import Deduplication as Deduplication
+    from effects.vocabulary.types import Eventual as Eventual
+    from effects.vocabulary.types import InDoubt as InDoubt
+    from effects.vocabulary.types import Item as Item
+    from effects.vocabulary.types import Later as Later
+    from effects.vocabulary.types import Partial as Partial
+    from effects.vocabulary.types import Permit as Permit
+    from effects.vocabulary.types import Proceed as Proceed
+    from effects.vocabulary.types import Refuse as Refuse
+    from effects.vocabulary.types import Retry as Retry
+    from effects.vocabulary.types import Risk as Risk
+    from effects.vocabulary.types import Submitted as Submitted
+    from effects.vocabulary.types import Summary as Summary
+    from effects.vocabulary.verdicts import Absent as Absent
+    from effects.vocabulary.verdicts import Conflict as Conflict
+    from effects.vocabulary.verdicts import Found as Found
+    from effects.vocabulary.verdicts import Inconclusive as Inconclusive
+    from effects.vocabulary.verdicts import InProgress as InProgress
+    from effects.vocabulary.verdicts import ProvenFailed as ProvenFailed
+    from effects.vocabulary.verdicts import Unreachable as Unreachable
 
 _HOMES = {
-    "_current": ("current",),
-    "calls": ("aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"),
-    "effect": ("Effect", "register"),
-    "exceptions": ("EffectsError", "OutcomeError"),
-    "failures": (
+    "declarations.effect": ("Effect", "register"),
+    "declarations.operations": ("NotFinished",),
+    "http.decorators": ("idempotent",),
+    "journal.current": ("current",),
+    "journal.queries": ("await_", "find", "get", "wait"),
+    "runtime.operators": (
+        "cancel", "deny", "grant", "look_up_now", "observe", "order_resend", "reopen", "resolve", "withdraw",
+    ),
+    "runtime.perform": ("aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"),
+    "vocabulary.exceptions": ("EffectsError", "OutcomeError"),
+    "vocabulary.failures": (
         "Declined", "Doubt", "Forbidden", "InvalidRequest", "KeyReused", "NotNow", "NotSent", "Stale",
         "Unauthenticated",
     ),
-    "http.decorators": ("idempotent",),
-    "operations": ("NotFinished",),
-    "operators": (
-        "cancel", "deny", "grant", "look_up_now", "observe", "order_resend", "reopen", "resolve", "withdraw",
-    ),
-    "outcomes": (
+    "vocabulary.outcomes": (
         "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention",
         "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
-    "queries": ("await_", "find", "get", "wait"),
-    "secrets": ("Secret",),
-    "types": (
+    "vocabulary.secrets": ("Secret",),
+    "vocabulary.types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",
         "Later", "Partial", "Permit", "Proceed", "Refuse", "Retry", "Risk", "Submitted", "Summary",
     ),
-    "verdicts": ("Absent", "Conflict", "Found", "InProgress", "Inconclusive", "ProvenFailed", "Unreachable"),
+    "vocabulary.verdicts": ("Absent", "Conflict", "Found", "InProgress", "Inconclusive", "ProvenFailed", "Unreachable"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - mirrored by the names above, held together by a test

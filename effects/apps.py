@@ -19,8 +19,8 @@ class EffectsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import `<app>/effects.py` of each installed app; checks, redaction and the schema begin with it."""
-        from effects import redaction  # noqa: PLC0415 - models are not loaded when this module is
-        from effects.checks import register_checks  # noqa: PLC0415 - as above
+        from effects.inspection.checks import register_checks  # noqa: PLC0415 - as above
+        from effects.journal import redaction  # noqa: PLC0415 - models are not loaded when this module is
         from effects.transitions import name_new_journal  # noqa: PLC0415 - as above
 
         register_checks()

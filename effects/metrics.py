@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from django.db.models import Count, ExpressionWrapper, F, FloatField, Func, Max
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from effects._locks import ClockTimestamp, now
+from effects.inspection.standstill import oldest_due
+from effects.journal.locks import ClockTimestamp, now
 from effects.models import Execution, Heartbeat, Journal
-from effects.reconcilers import SWEEPS
-from effects.standstill import oldest_due
-from effects.states import EXECUTION_IN_DOUBT, EXECUTION_OPEN, values
+from effects.sweeps import SWEEPS
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, EXECUTION_OPEN, values
 
 __all__ = ["JournalCollector"]
 

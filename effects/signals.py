@@ -17,13 +17,13 @@ from functools import partial
 
 from django.dispatch import Signal
 
-from effects._commits import after_commit
-from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError
-from effects.failures import is_interrupt
+from effects.declarations.effect import Effect, get_effect
+from effects.journal.commits import after_commit
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import ExecutionState
+from effects.vocabulary.exceptions import EffectDefinitionError
+from effects.vocabulary.failures import is_interrupt
+from effects.vocabulary.states import ExecutionState
 
 __all__ = ["announce", "execution_changed"]
 

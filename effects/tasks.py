@@ -9,7 +9,8 @@ from uuid import UUID
 
 from celery import shared_task
 
-from effects import background, reconcilers
+from effects import sweeps
+from effects.runtime import background
 
 __all__ = [
     "expire_approvals",
@@ -40,46 +41,46 @@ def look_up(execution_id: str) -> None:
 @shared_task(name="effects.expire_leases", ignore_result=True)
 def expire_leases() -> None:
     """Put the sends of dead processes in doubt, close the requests of lost handlers."""
-    reconcilers.expire_leases.run_once()
+    sweeps.expire_leases.run_once()
 
 
 @shared_task(name="effects.run_due", ignore_result=True)
 def run_due() -> None:
     """Hand out pending executions that are due."""
-    reconcilers.run_due.run_once(publish=run_execution.delay)
+    sweeps.run_due.run_once(publish=run_execution.delay)
 
 
 @shared_task(name="effects.look_up_due", ignore_result=True)
 def look_up_due() -> None:
     """Hand out executions in doubt that are due for a look-up."""
-    reconcilers.look_up_due.run_once(publish=look_up.delay)
+    sweeps.look_up_due.run_once(publish=look_up.delay)
 
 
 @shared_task(name="effects.expire_approvals", ignore_result=True)
 def expire_approvals() -> None:
     """End approvals that nobody decided or used in time."""
-    reconcilers.expire_approvals.run_once()
+    sweeps.expire_approvals.run_once()
 
 
 @shared_task(name="effects.settle_requests", ignore_result=True)
 def settle_requests() -> None:
     """Answer requests whose executions have settled."""
-    reconcilers.settle_requests.run_once()
+    sweeps.settle_requests.run_once()
 
 
 @shared_task(name="effects.run_hooks", ignore_result=True)
 def run_hooks() -> None:
     """Run settled hooks that stayed due."""
-    reconcilers.run_hooks.run_once()
+    sweeps.run_hooks.run_once()
 
 
 @shared_task(name="effects.send_notices", ignore_result=True)
 def send_notices() -> None:
     """Tell people what they have to decide or to know."""
-    reconcilers.send_notices.run_once()
+    sweeps.send_notices.run_once()
 
 
 @shared_task(name="effects.prune", ignore_result=True)
 def prune() -> None:
     """Drop what is past its retention."""
-    reconcilers.prune.run_once()
+    sweeps.prune.run_once()

@@ -17,10 +17,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from effects.approvers import in_words
-from effects.frozen_rules import rule_from_json
 from effects.models import Approval, Execution, Request, RequestExecution
-from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
+from effects.people.approvers import in_words
+from effects.vocabulary.frozen_rules import rule_from_json
+from effects.vocabulary.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, EXECUTION_OPEN, RequestState, values
 from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
 from effects_admin.display import age, laid_out, money, money_of, pretty, visible

@@ -15,13 +15,13 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
-from effects._logs import get_logger
-from effects.approvers import could_decide, is_entitled
-from effects.eligibility import is_approver
-from effects.exceptions import EffectsError
+from effects.journal.logs import get_logger
 from effects.models import Approval, Execution
-from effects.states import APPROVAL_LIVE, ApprovalState
-from effects.types import ApprovalRule
+from effects.people.approvers import could_decide, is_entitled
+from effects.people.eligibility import is_approver
+from effects.vocabulary.exceptions import EffectsError
+from effects.vocabulary.states import APPROVAL_LIVE, ApprovalState
+from effects.vocabulary.types import ApprovalRule
 from effects_admin.cases import why_no_vote
 
 __all__ = ["LOOKED_THROUGH", "Ballots", "ballots_of", "find_ballots", "is_asked", "is_named"]

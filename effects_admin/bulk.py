@@ -20,7 +20,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from effects.exceptions import EffectsError, NotEntitledError
+from effects.vocabulary.exceptions import EffectsError, NotEntitledError
 from effects_admin.cases import Case
 from effects_admin.display import totals
 from effects_admin.forms import MOST_ITEMS, BulkForm, new_decision_id

@@ -14,17 +14,17 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from effects import transitions
-from effects._logs import get_logger
-from effects.effect import get_effect
-from effects.eligibility import contents_for, may_take_back
-from effects.exceptions import EffectDefinitionError, PayloadUnreadableError, PolicyChangedError
+from effects.declarations.effect import get_effect
 from effects.http.fingerprints import is_known
+from effects.journal.logs import get_logger
+from effects.journal.snapshots import barrier, outcome_of
+from effects.journal.summaries import Contents, contents_of, is_bare
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Request, RequestExecution, Resolution
-from effects.outcomes import Outcome
-from effects.snapshots import barrier, outcome_of
-from effects.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
-from effects.summaries import Contents, contents_of, is_bare
-from effects.types import Actor
+from effects.people.eligibility import contents_for, may_take_back
+from effects.vocabulary.exceptions import EffectDefinitionError, PayloadUnreadableError, PolicyChangedError
+from effects.vocabulary.outcomes import Outcome
+from effects.vocabulary.states import APPROVAL_LIVE, EXECUTION_SETTLED, ApprovalState
+from effects.vocabulary.types import Actor
 from effects_admin.display import moment, money_of, visible
 from effects_admin.permissions import VIEW_PAYLOAD, may
 

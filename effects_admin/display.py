@@ -11,7 +11,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.formats import number_format
 
-from effects import canonical
+from effects.vocabulary import canonical
 
 __all__ = [
     "age",

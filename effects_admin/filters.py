@@ -17,9 +17,9 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
-from effects.effect import registered
-from effects.operations import operations
-from effects.states import (
+from effects.declarations.effect import registered
+from effects.declarations.operations import operations
+from effects.vocabulary.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
     EXECUTION_SETTLED,
@@ -32,7 +32,7 @@ from effects.states import (
     Word,
     values,
 )
-from effects.types import Risk
+from effects.vocabulary.types import Risk
 from effects_admin.display import odd_currencies, visible
 from effects_admin.words import EVENTS, REASONS, label
 

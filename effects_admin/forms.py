@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 from django import forms
 
-from effects import canonical
-from effects.exceptions import PayloadError
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import PayloadError
 from effects_admin.words import DECISIONS, REQUEST_DECISIONS, label
 
 __all__ = [

@@ -15,9 +15,9 @@ from django.core import checks
 from django.db.models import Model
 from django.http import HttpRequest
 
-from effects.checks.messages import make_error
+from effects.inspection.checks.messages import make_error
 from effects.models import Execution
-from effects.names import about_of
+from effects.vocabulary.names import about_of
 
 __all__ = ["ExecutionInline"]
 

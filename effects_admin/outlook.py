@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from effects.approvers import in_words
-from effects.frozen_rules import rule_from_json
-from effects.outcomes import MissingOutput
-from effects.standstill import START, standstill_of
-from effects.states import APPROVAL_LIVE, ApprovalState, ExecutionState, RequestState
+from effects.inspection.standstill import START, standstill_of
+from effects.people.approvers import in_words
 from effects.transitions.lookups import LOOKUP_BUDGET
+from effects.vocabulary.frozen_rules import rule_from_json
+from effects.vocabulary.outcomes import MissingOutput
+from effects.vocabulary.states import APPROVAL_LIVE, ApprovalState, ExecutionState, RequestState
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import distance, moment
 

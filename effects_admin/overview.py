@@ -25,8 +25,9 @@ from django.utils import timezone
 
 from effects.conf import settings
 from effects.models import Approval, Attempt, Execution, Heartbeat, Journal, Request
-from effects.orphans import list_orphans
-from effects.states import (
+from effects.runtime.orphans import list_orphans
+from effects.transitions import TROUBLED_FROM
+from effects.vocabulary.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
     ApprovalState,
@@ -34,7 +35,6 @@ from effects.states import (
     ExecutionState,
     RequestState,
 )
-from effects.transitions import TROUBLED_FROM
 from effects_admin.display import distance, moment, span, totals
 from effects_admin.words import EXECUTION_MEANINGS, REQUEST_MEANINGS, label, tone
 

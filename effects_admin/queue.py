@@ -16,13 +16,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from effects.effect import registered
+from effects.declarations.effect import registered
+from effects.declarations.operations import operations
+from effects.inspection.standstill import START, standstills
 from effects.models import Approval, Execution, Request
-from effects.operations import operations
-from effects.standstill import START, standstills
-from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
 from effects.transitions import TROUBLED_FROM
-from effects.types import Actor
+from effects.vocabulary.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
+from effects.vocabulary.types import Actor
 from effects_admin.ballots import LOOKED_THROUGH, find_ballots
 from effects_admin.cases import votes_of
 from effects_admin.display import distance, money, money_of, span, visible

@@ -10,8 +10,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from effects.exceptions import EffectsError, ExecutionNotFoundError, JournalUnavailableError, NotEntitledError
-from effects.outcomes import Outcome
+from effects.vocabulary.exceptions import (
+    EffectsError,
+    ExecutionNotFoundError,
+    JournalUnavailableError,
+    NotEntitledError,
+)
+from effects.vocabulary.outcomes import Outcome
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import visible
 from effects_admin.forms import DecisionForm

@@ -1,4 +1,4 @@
-"""The journal's words in plain sentences: states, reasons, events. Complete by a test against `effects.states`."""
+"""The journal's words in plain sentences: states, reasons, events. A test holds them complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from effects.models import Receipt
-from effects.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
+from effects.vocabulary.states import ApprovalState, ExecutionReason, ExecutionState, RequestReason, RequestState
 
 __all__ = [
     "APPROVAL_MEANINGS",

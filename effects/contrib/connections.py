@@ -6,7 +6,7 @@ import io
 import socket
 from typing import Any
 
-from effects.types import monotonic
+from effects.vocabulary.types import monotonic
 
 __all__ = ["Incoming", "TooLongError", "dial", "send_all", "time_left"]
 
@@ -16,7 +16,7 @@ class TooLongError(OSError):
 
 
 def time_left(deadline: float) -> float:
-    """Return the seconds left to `deadline`, a reading of `effects.types.monotonic`.
+    """Return the seconds left to `deadline`, a reading of `effects.vocabulary.types.monotonic`.
 
     Raises:
         TimeoutError: it has passed.
@@ -67,7 +67,7 @@ class Incoming(io.RawIOBase):
 
     Args:
         sock: the connection.
-        deadline: a reading of `effects.types.monotonic`; it may be changed.
+        deadline: a reading of `effects.vocabulary.types.monotonic`; it may be changed.
         limit: the most bytes that are read; the next one is a `TooLongError`.
     """
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from effects.failures import Declined, Doubt, Forbidden, InvalidRequest, NotNow, SendError, Stale, Unauthenticated
-from effects.states import ExecutionReason
-from effects.verdicts import Inconclusive, Unreachable
+from effects.vocabulary.failures import (
+    Declined,
+    Doubt,
+    Forbidden,
+    InvalidRequest,
+    NotNow,
+    SendError,
+    Stale,
+    Unauthenticated,
+)
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.verdicts import Inconclusive, Unreachable
 
 __all__ = ["NOT_NOW", "PROOF", "failure", "hindrance", "is_away"]
 

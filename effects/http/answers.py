@@ -11,10 +11,9 @@ from django.http.response import HttpResponseBase
 from django.utils.translation import get_language
 
 from effects.conf import settings
+from effects.declarations.operations import StoredAnswer
 from effects.http.problems import problem
-from effects.http.status import accepted, reported_state, status_url
-from effects.operations import StoredAnswer
-from effects.replay import (
+from effects.http.replay import (
     AtCapacity,
     Decision,
     Ended,
@@ -28,7 +27,8 @@ from effects.replay import (
     Waiting,
     safe_new_key,
 )
-from effects.snapshots import RequestSnapshot
+from effects.http.status import accepted, reported_state, status_url
+from effects.journal.snapshots import RequestSnapshot
 
 __all__ = ["REPLAYED", "STATUS", "answer", "rendered", "store", "unavailable"]
 

@@ -18,8 +18,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http.response import HttpResponseBase
 
-from effects._current import current
-from effects._logs import get_logger
+from effects.journal.current import current
+from effects.journal.logs import get_logger
 
 __all__ = ["Handler", "refuse_rest_framework", "shielded"]
 

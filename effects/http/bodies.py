@@ -17,7 +17,7 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, QueryDict, RawPostDataException, UnreadablePostError
 from django.utils.translation import gettext as _
 
-from effects.exceptions import EffectsError
+from effects.vocabulary.exceptions import EffectsError
 
 __all__ = [
     "BodyTooLargeError",

@@ -12,18 +12,18 @@ from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 
-from effects._current import without_request
-from effects._logs import get_logger
 from effects.conf import settings
-from effects.exceptions import (
+from effects.declarations.operations import says_not_finished
+from effects.http.answers import rendered
+from effects.journal.current import without_request
+from effects.journal.logs import get_logger
+from effects.vocabulary.exceptions import (
     EffectsError,
     JournalUnavailableError,
     OutcomeError,
     OutcomeUnrecordedError,
     RequestEndedError,
 )
-from effects.http.answers import rendered
-from effects.operations import says_not_finished
 
 __all__ = ["BOUND", "OURS", "Call", "HandlerNotFinishedError", "call_of"]
 

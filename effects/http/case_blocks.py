@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from django.db import connections
 
-from effects._commits import inside_transaction
+from effects.journal.commits import inside_transaction
 
 __all__ = ["unmarked_test_blocks"]
 

@@ -15,11 +15,9 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 
-from effects._commits import is_beside
-from effects._logs import get_logger
 from effects.conf import settings
-from effects.effect import Effect
-from effects.exceptions import EffectsError, JournalBesideError, NameUnusableError, PayloadError
+from effects.declarations.effect import Effect
+from effects.declarations.operations import says_not_finished
 from effects.http.answers import STATUS, unavailable
 from effects.http.async_views import Handler, refuse_rest_framework, shielded
 from effects.http.calls import Call, call_of
@@ -47,10 +45,12 @@ from effects.http.placement import (
 )
 from effects.http.problems import problem
 from effects.http.protection import Freeze, Protection, make_protection
+from effects.http.replay import Compare
 from effects.http.transactional import run_transactional
-from effects.operations import says_not_finished
-from effects.replay import Compare
+from effects.journal.commits import is_beside
+from effects.journal.logs import get_logger
 from effects.transitions import Opening
+from effects.vocabulary.exceptions import EffectsError, JournalBesideError, NameUnusableError, PayloadError
 
 __all__ = ["Protected", "idempotent"]
 

@@ -14,9 +14,6 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle, ScopedRateThrottle, UserRateThrottle
 from rest_framework.views import APIView
 
-from effects import queries
-from effects._logs import get_logger
-from effects.exceptions import JournalUnavailableError, NameUnusableError
 from effects.http.answers import rendered
 from effects.http.call_paths import protection_behind
 from effects.http.calls import Call
@@ -26,7 +23,10 @@ from effects.http.identity import identify
 from effects.http.json_bodies import deep_error
 from effects.http.keys import KeyInvalidError, parse_key, raw_key
 from effects.http.problems import problem, unlisted
+from effects.journal import queries
+from effects.journal.logs import get_logger
 from effects.transitions import request_binding
+from effects.vocabulary.exceptions import JournalUnavailableError, NameUnusableError
 
 __all__ = [
     "ReplaySparingScopedRateThrottle",

@@ -7,9 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.log import log_response
 from django.utils.translation import gettext_lazy as _
 
-from effects._logs import get_logger
-from effects.exceptions import EffectsError
 from effects.http.problems import CODES, Code, problem
+from effects.journal.logs import get_logger
+from effects.vocabulary.exceptions import EffectsError
 
 __all__ = ["failure"]
 

@@ -24,9 +24,7 @@ from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
 from django.utils.translation import gettext as _
 
-from effects.canonical import digest, dump
 from effects.conf import settings
-from effects.exceptions import EffectsError
 from effects.http.bodies import (
     BodyTooLargeError,
     BodyUnreadableError,
@@ -41,6 +39,8 @@ from effects.http.bodies import (
 )
 from effects.http.json_bodies import MAX_MARKS, json_of_bytes, json_of_value, refuse_unreadable
 from effects.http.uploads import Multipart, brings_files, file_parts, read_multipart, read_upload
+from effects.vocabulary.canonical import digest, dump
+from effects.vocabulary.exceptions import EffectsError
 
 __all__ = [
     "DEFINITIONS",

@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from effects.actors import actor_of_login
 from effects.conf import settings
-from effects.exceptions import NameUnusableError
-from effects.names import LONGEST_NAME, is_storable
-from effects.types import Actor
+from effects.people.actors import actor_of_login
+from effects.vocabulary.exceptions import NameUnusableError
+from effects.vocabulary.names import LONGEST_NAME, is_storable
+from effects.vocabulary.types import Actor
 
 __all__ = ["Identity", "checked_name", "identify"]
 

@@ -8,28 +8,30 @@ from contextlib import AbstractContextManager, nullcontext
 from django.db import Error
 from django.http.response import HttpResponseBase
 
-from effects import leases, queries, transitions
-from effects._commits import journal, reaching
-from effects._current import RequestHandle, in_request
-from effects._faults import reach
-from effects._logs import get_logger
-from effects.exceptions import (
+from effects import transitions
+from effects.declarations.operations import StoredAnswer
+from effects.http import leases
+from effects.http.answers import answer, store, unavailable
+from effects.http.calls import OURS, Call, HandlerNotFinishedError
+from effects.http.problems import CODES, problem
+from effects.http.protection import Protection
+from effects.http.replay import Compare, Run, begin, close_lost, decide
+from effects.http.statements import ReadOnly, is_broken, marked_for_rollback
+from effects.journal import queries
+from effects.journal.commits import journal, reaching
+from effects.journal.current import RequestHandle, in_request
+from effects.journal.faults import reach
+from effects.journal.logs import get_logger
+from effects.journal.snapshots import RequestSnapshot
+from effects.transitions import Opened, Opening
+from effects.vocabulary.exceptions import (
     EffectsError,
     JournalUnavailableError,
     OutcomeError,
     OutcomeUnrecordedError,
     RequestEndedError,
 )
-from effects.http.answers import answer, store, unavailable
-from effects.http.calls import OURS, Call, HandlerNotFinishedError
-from effects.http.problems import CODES, problem
-from effects.http.protection import Protection
-from effects.http.statements import ReadOnly, is_broken, marked_for_rollback
-from effects.operations import StoredAnswer
-from effects.replay import Compare, Run, begin, close_lost, decide
-from effects.snapshots import RequestSnapshot
-from effects.states import RequestState
-from effects.transitions import Opened, Opening
+from effects.vocabulary.states import RequestState
 
 __all__ = ["run_journaled"]
 

@@ -18,7 +18,7 @@ import http_sf
 from django.utils.translation import gettext as _
 
 from effects.conf import settings
-from effects.exceptions import EffectsError
+from effects.vocabulary.exceptions import EffectsError
 
 __all__ = ["MAX_KEY_LENGTH", "PATTERN", "KeyInvalidError", "parse_key", "raw_key"]
 

@@ -17,12 +17,12 @@ from ninja.errors import HttpError
 from ninja.operation import Operation, PathView
 
 from effects.conf import settings
+from effects.declarations.operations import says_not_finished
 from effects.http.answers import rendered
 from effects.http.call_paths import BEHIND, protection_of
 from effects.http.calls import BOUND, Call
 from effects.http.placement import exempted, is_async, refuse_safe_method
 from effects.http.protection import Protection
-from effects.operations import says_not_finished
 
 __all__ = ["OperationCall", "adopt"]
 

@@ -19,10 +19,10 @@ from django.db import connections, transaction
 from django.http.response import HttpResponseBase
 from django.utils.decorators import classonlymethod
 
-from effects._commits import refuse_open_transactions
-from effects.exceptions import OpenTransactionError
 from effects.http.call_paths import protection_behind, protection_of
 from effects.http.case_blocks import unmarked_test_blocks
+from effects.journal.commits import refuse_open_transactions
+from effects.vocabulary.exceptions import OpenTransactionError
 
 __all__ = [
     "exempt",

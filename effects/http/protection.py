@@ -11,11 +11,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.http.response import HttpResponseBase
 
-from effects._current import RequestHandle
-from effects.http.answers import rendered, store
-from effects.http.fingerprints import FingerprintFields
-from effects.http.identity import checked_name
-from effects.operations import (
+from effects.declarations.operations import (
     NotFinished,
     ProtectedOperation,
     StoredAnswer,
@@ -23,7 +19,11 @@ from effects.operations import (
     operations,
     says_not_finished,
 )
-from effects.outcomes import Outcome
+from effects.http.answers import rendered, store
+from effects.http.fingerprints import FingerprintFields
+from effects.http.identity import checked_name
+from effects.journal.current import RequestHandle
+from effects.vocabulary.outcomes import Outcome
 
 __all__ = ["MODES", "Protection", "make_protection"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
-from effects.effect import Effect
+from effects.declarations.effect import Effect
 from effects.http.answers import REPLAYED, STATUS
 from effects.http.problems import CODES, Code
 from effects.http.schema_payloads import payload_schema
-from effects.states import ExecutionState, RequestState
+from effects.vocabulary.states import ExecutionState, RequestState
 
 __all__ = ["HEADERS", "Schema", "problem", "proposal", "refusal", "status_resource"]
 

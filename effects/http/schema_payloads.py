@@ -18,9 +18,9 @@ from uuid import UUID
 
 from drf_spectacular.settings import spectacular_settings
 
-from effects.effect import Effect, registered
-from effects.hydration import bare_hint, hints_of
-from effects.scalars import Scalar, written
+from effects.declarations.effect import Effect, registered
+from effects.vocabulary.hydration import bare_hint, hints_of
+from effects.vocabulary.scalars import Scalar, written
 
 __all__ = ["payload_schema", "proposable"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from effects._commits import committing
-from effects._current import RequestHandle, current
-from effects._sql import is_cache_write, is_read, text_of, why_no_read
-from effects.exceptions import LocalWriteError, MarkedForRollbackError
+from effects.journal.commits import committing
+from effects.journal.current import RequestHandle, current
+from effects.journal.statements import is_cache_write, is_read, text_of, why_no_read
+from effects.vocabulary.exceptions import LocalWriteError, MarkedForRollbackError
 
 __all__ = ["ReadOnly", "Watch", "is_broken", "is_read", "marked_for_rollback"]
 

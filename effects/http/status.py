@@ -15,17 +15,11 @@ from django.urls import NoReverseMatch, reverse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from effects import queries
-from effects._commits import reaching
-from effects._locks import now
-from effects._logs import get_logger
-from effects.exceptions import ExecutionNotFoundError, JournalUnavailableError, NameUnusableError
+from effects.declarations.operations import find_operation
 from effects.http.fingerprints import is_known
 from effects.http.identity import identify
 from effects.http.problems import problem
-from effects.operations import find_operation
-from effects.polling import DOUBT_HINT
-from effects.replay import (
+from effects.http.replay import (
     Decision,
     InDoubt,
     InProgress,
@@ -37,8 +31,14 @@ from effects.replay import (
     safe_new_key,
     standing_of,
 )
-from effects.snapshots import RequestSnapshot
-from effects.states import RequestState
+from effects.journal import queries
+from effects.journal.commits import reaching
+from effects.journal.locks import now
+from effects.journal.logs import get_logger
+from effects.journal.snapshots import RequestSnapshot
+from effects.vocabulary.exceptions import ExecutionNotFoundError, JournalUnavailableError, NameUnusableError
+from effects.vocabulary.polling import DOUBT_HINT
+from effects.vocabulary.states import RequestState
 
 __all__ = ["accepted", "operation_status", "ref_of", "reported_state", "status_url"]
 

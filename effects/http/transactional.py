@@ -6,16 +6,16 @@ from django.db import transaction
 from django.http.response import HttpResponseBase
 
 from effects import transitions
-from effects._commits import commits, journal, reaching
-from effects._current import RequestHandle, in_request
-from effects._logs import get_logger
-from effects.exceptions import JournalUnavailableError
 from effects.http.answers import answer, store, unavailable
 from effects.http.calls import Call, HandlerNotFinishedError
 from effects.http.protection import Protection
+from effects.http.replay import Compare, Run, begin
 from effects.http.statements import Watch, is_broken, marked_for_rollback
-from effects.replay import Compare, Run, begin
+from effects.journal.commits import commits, journal, reaching
+from effects.journal.current import RequestHandle, in_request
+from effects.journal.logs import get_logger
 from effects.transitions import Opened, Opening
+from effects.vocabulary.exceptions import JournalUnavailableError
 
 __all__ = ["TRANSIENT", "run_transactional"]
 

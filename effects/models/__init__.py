@@ -1,4 +1,4 @@
-"""The journal's tables. Rows only: verbs live in `effects.transitions`, locks in `effects._locks`."""
+"""The journal's tables. Rows only: verbs live in `effects.transitions`, locks in `effects.journal.locks`."""
 
 from effects.models.approval import Approval, ApprovalVote
 from effects.models.attempt import Attempt

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
-from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, values
+from effects.vocabulary.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, values
 
 DECISIONS = [("approve", "approve"), ("deny", "deny")]
 

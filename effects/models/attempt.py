@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from effects.models.base import JournalManager, JournalModel, holds_word, word_field
-from effects.states import AttemptOutcome
+from effects.vocabulary.states import AttemptOutcome
 
 
 class Attempt(JournalModel):

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
-from effects.states import (
+from effects.vocabulary.states import (
     EXECUTION_IN_DOUBT,
     EXECUTION_SETTLED,
     NOTHING_HAPPENED,
@@ -17,7 +17,7 @@ from effects.states import (
     ExecutionState,
     values,
 )
-from effects.types import Risk
+from effects.vocabulary.types import Risk
 
 PERMISSIONS = [
     ("approve_execution", "Can approve or deny executions"),

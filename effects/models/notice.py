@@ -8,7 +8,7 @@ from typing import ClassVar
 from django.db import models
 
 from effects.models.base import JournalManager, holds_word, word_field
-from effects.states import NoticeEvent
+from effects.vocabulary.states import NoticeEvent
 
 
 class PendingNotice(models.Model):

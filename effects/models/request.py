@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from effects.models.base import JournalManager, JournalModel, holds_word, new_id, word_field
-from effects.states import REQUEST_ENDED, RequestReason, RequestState, values
+from effects.vocabulary.states import REQUEST_ENDED, RequestReason, RequestState, values
 
 if TYPE_CHECKING:
     from effects.models.execution import Execution

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects.effect import Effect, get_effect
+from effects.declarations.effect import Effect, get_effect
+from effects.journal.redaction import seal
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Execution
-from effects.redaction import seal
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import ExecutionState
+from effects.vocabulary.states import ExecutionState
 
 __all__ = ["assert_performed"]
 

@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from effects.effect import Effect, get_effect
-from effects.failures import Declined, KeyReused
+from effects.declarations.effect import Effect, get_effect
 from effects.testing.provider import speaks_for
 from effects.testing.time import passed
-from effects.types import Applied, Context, Permit, Submitted
-from effects.verdicts import Absent, Conflict, Found, InProgress, Verdict
+from effects.vocabulary.failures import Declined, KeyReused
+from effects.vocabulary.types import Applied, Context, Permit, Submitted
+from effects.vocabulary.verdicts import Absent, Conflict, Found, InProgress, Verdict
 
 __all__ = ["FakeOrder", "FakeProvider"]
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from effects import _faults
+from effects.journal import faults
 
 __all__ = ["POINTS", "Interrupted", "interrupt_at", "watch_points"]
 
-POINTS = _faults.POINTS
+POINTS = faults.POINTS
 
 
 class Interrupted(BaseException):
@@ -21,11 +21,11 @@ class Interrupted(BaseException):
 def watch_points() -> Iterator[Counter[str]]:
     """Count the fault points that the block reaches."""
     reached: Counter[str] = Counter()
-    _faults.arm(lambda point: reached.update([point]))
+    faults.arm(lambda point: reached.update([point]))
     try:
         yield reached
     finally:
-        _faults.disarm()
+        faults.disarm()
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def interrupt_at(point: str, *, nth: int = 1) -> Iterator[Counter[str]]:
         if reached[point] >= nth:
             raise Interrupted(point)
 
-    _faults.arm(watch)
+    faults.arm(watch)
     try:
         yield reached
     finally:
-        _faults.disarm()
+        faults.disarm()

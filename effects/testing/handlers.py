@@ -17,7 +17,7 @@ from typing import Any
 
 from django.urls import resolve
 
-from effects import _faults
+from effects.journal import faults
 from effects.testing.faults import Interrupted
 
 __all__ = ["Meeting", "crash_at", "find_handler", "on_entry"]
@@ -142,9 +142,9 @@ def crash_at(point: str | None, code: CodeType | None) -> Iterator[None]:
         code: the handler's.
     """
     dead = _Dead()
-    _faults.arm(lambda reached: dead.watch(reached, point))
+    faults.arm(lambda reached: dead.watch(reached, point))
     try:
         with _watching(code if point is None else None, "return", lambda: dead.crash("the handler returned")):
             yield
     finally:
-        _faults.disarm()
+        faults.disarm()

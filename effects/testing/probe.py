@@ -15,7 +15,7 @@ from uuid import uuid4
 from django.db import connections
 from django.test import Client
 
-from effects._commits import journal
+from effects.journal.commits import journal
 from effects.models import Attempt
 from effects.testing.faults import Interrupted, watch_points
 from effects.testing.handlers import Meeting, crash_at, find_handler, on_entry

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from effects._test_runs import UnscriptedCallError, real_calls
-from effects.effect import Effect, get_effect
-from effects.types import Context, Permit, SendResult
-from effects.verdicts import Inconclusive, Verdict
+from effects.declarations.effect import Effect, get_effect
+from effects.runtime.test_runs import UnscriptedCallError, real_calls
+from effects.vocabulary.types import Context, Permit, SendResult
+from effects.vocabulary.verdicts import Inconclusive, Verdict
 
 __all__ = ["ProviderScript", "UnscriptedCallError", "provider_says", "real_calls", "speaks_for"]
 

@@ -10,7 +10,7 @@ from django.db import connections, models, transaction
 from django.db.models import F
 
 from effects.conf import settings
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 
 __all__ = ["passed", "run_due", "time_passes"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects import canonical
-from effects.exceptions import StaleRevisionError
 from effects.models import Execution, Request
-from effects.names import check_name
 from effects.transitions import digests
-from effects.types import Actor
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import StaleRevisionError
+from effects.vocabulary.names import check_name
+from effects.vocabulary.types import Actor
 
 __all__ = ["check_revision", "is_taken", "keep"]
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects import canonical
-from effects._locks import lock_approval
-from effects.approvers import somebody_can_decide
-from effects.eligibility import context_for, requester_ids, valid_voters
-from effects.frozen_rules import rule_as_json, rule_from_json
-from effects.intents import approval_digest
+from effects.journal.locks import lock_approval
+from effects.journal.summaries import digest_of_summary, of_purpose
 from effects.models import Approval, Attempt, Execution
-from effects.states import (
+from effects.people.approvers import somebody_can_decide
+from effects.people.eligibility import context_for, requester_ids, valid_voters
+from effects.transitions import _notices, digests
+from effects.transitions._rows import advance, end_state
+from effects.transitions.intents import approval_digest
+from effects.vocabulary import canonical
+from effects.vocabulary.frozen_rules import rule_as_json, rule_from_json
+from effects.vocabulary.states import (
     APPROVAL_LIVE,
     ApprovalPurpose,
     ApprovalState,
@@ -20,10 +23,7 @@ from effects.states import (
     ExecutionState,
     values,
 )
-from effects.summaries import digest_of_summary, of_purpose
-from effects.transitions import _notices, digests
-from effects.transitions._rows import advance, end_state
-from effects.types import ApprovalRule
+from effects.vocabulary.types import ApprovalRule
 
 __all__ = [
     "GRANTED",

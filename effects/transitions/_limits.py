@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from effects._commits import journal
-from effects._locks import lock_provider
 from effects.conf import settings
-from effects.exceptions import CapacityError
-from effects.intents import Intent
+from effects.conf.values import EVERY_PROVIDER
+from effects.journal.commits import journal
+from effects.journal.locks import lock_provider
 from effects.models import Execution
-from effects.setting_values import EVERY_PROVIDER
-from effects.states import EXECUTION_IN_DOUBT, ExecutionState, RequestState
+from effects.transitions.intents import Intent
+from effects.vocabulary.exceptions import CapacityError
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, ExecutionState, RequestState
 
 __all__ = ["Condition", "is_provider_busy", "over_limits", "refuse_over_limits"]
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from effects.conf import is_set
 from effects.models import Approval, Execution, PendingNotice
-from effects.states import ApprovalState, NoticeEvent
+from effects.vocabulary.states import ApprovalState, NoticeEvent
 
 __all__ = ["ASKED", "CLOSED", "approval_closed", "approval_requested", "due_of", "person_needed"]
 

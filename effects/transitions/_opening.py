@@ -8,16 +8,16 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import journal, note_xid
 from effects.conf import settings
+from effects.journal.commits import journal, note_xid
+from effects.journal.snapshots import RequestSnapshot, request_snapshot
 from effects.models import Receipt, Request
 from effects.models.base import new_id
-from effects.snapshots import RequestSnapshot, request_snapshot
-from effects.states import RequestState
 from effects.transitions._limits import over_limits
 from effects.transitions._rows import receipt_of
-from effects.types import Actor
+from effects.vocabulary import canonical
+from effects.vocabulary.states import RequestState
+from effects.vocabulary.types import Actor
 
 __all__ = ["Opened", "Opening", "open_or_find", "renew", "request_binding"]
 

@@ -9,21 +9,24 @@ from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits, is_beside
-from effects._foreign import present_try
-from effects._locks import lock_execution
-from effects._logs import get_logger
-from effects._writes import write_with_one_try
 from effects.conf import settings
-from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError, PolicyChangedError, WrongStateError
+from effects.declarations.effect import Effect, get_effect
+from effects.journal.commits import commits, is_beside
+from effects.journal.locks import lock_execution
+from effects.journal.logs import get_logger
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
+from effects.journal.writes import write_with_one_try
 from effects.models import Execution, Receipt, Request
-from effects.outcomes import Outcome
-from effects.settlement import hook_backoff, run_settled_hook
 from effects.signals import announce
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import (
+from effects.transitions import _notices, digests
+from effects.transitions._words import holds_words
+from effects.transitions.settlement import hook_backoff, run_settled_hook
+from effects.transitions.troubles import TROUBLED_FROM
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import EffectDefinitionError, PolicyChangedError, WrongStateError
+from effects.vocabulary.foreign import present_try
+from effects.vocabulary.outcomes import Outcome
+from effects.vocabulary.states import (
     EXECUTION_EDGES,
     EXECUTION_SETTLED,
     REQUEST_EDGES,
@@ -35,10 +38,7 @@ from effects.states import (
     Word,
     allows,
 )
-from effects.transitions import _notices, digests
-from effects.transitions._words import holds_words
-from effects.transitions.troubles import TROUBLED_FROM
-from effects.types import Actor
+from effects.vocabulary.types import Actor
 
 __all__ = [
     "advance",

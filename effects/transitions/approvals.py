@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_approval, lock_execution
-from effects.actors import is_user
-from effects.eligibility import eligibility, entitlement, is_by_login, valid_voters
-from effects.exceptions import (
+from effects.journal.commits import commits
+from effects.journal.locks import lock_approval, lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
+from effects.models import Approval, ApprovalVote, Execution
+from effects.people.actors import is_user
+from effects.people.eligibility import eligibility, entitlement, is_by_login, valid_voters
+from effects.transitions import _decisions, _licences, digests
+from effects.transitions._rows import advance, end_state, settles
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import (
     ApprovalError,
     ExecutionNotFoundError,
     NotEntitledError,
     StaleRevisionError,
     WrongStateError,
 )
-from effects.frozen_rules import rule_from_json
-from effects.models import Approval, ApprovalVote, Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
-from effects.transitions import _decisions, _licences, digests
-from effects.transitions._rows import advance, end_state, settles
-from effects.types import Actor
+from effects.vocabulary.frozen_rules import rule_from_json
+from effects.vocabulary.states import ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState
+from effects.vocabulary.types import Actor
 
 __all__ = ["cancel", "deny", "expire_approval", "grant", "why_not", "withdraw"]
 

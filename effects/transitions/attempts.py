@@ -8,21 +8,22 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import canonical, outputs
-from effects._commits import commits
-from effects._foreign import hold_interrupt
-from effects._locks import lock_execution
-from effects.effect import get_effect
-from effects.exceptions import EffectDefinitionError, FencedError
-from effects.failures import FailureClass
+from effects.declarations.effect import get_effect
+from effects.journal import outputs
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.redaction import redact_output
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Attempt, Execution
-from effects.redaction import redact_output
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, settles
 from effects.transitions.permits import may_resend
-from effects.types import Applied, Item, Partial, SendResult, Submitted
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import EffectDefinitionError, FencedError
+from effects.vocabulary.failures import FailureClass
+from effects.vocabulary.foreign import hold_interrupt
+from effects.vocabulary.states import AttemptOutcome, ExecutionReason, ExecutionState
+from effects.vocabulary.types import Applied, Item, Partial, SendResult, Submitted
 
 __all__ = [
     "EXPECT_WITHIN",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._foreign import present_try
-from effects._locks import lock_execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import EXECUTION_SETTLED, ExecutionReason, ExecutionState
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.transitions import _licences
 from effects.transitions._rows import advance, call_hook, end_hook, end_state, is_due, postpone_hook, settles
-from effects.types import within_calendar
+from effects.vocabulary import canonical
+from effects.vocabulary.foreign import present_try
+from effects.vocabulary.states import EXECUTION_SETTLED, ExecutionReason, ExecutionState
+from effects.vocabulary.types import within_calendar
 
 __all__ = ["postpone_send", "refuse", "run_hook"]
 

@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_execution
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Attempt, Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, settles
 from effects.transitions.attempts import Report, complete_row, is_undone, proof_of_undoing, references_on_file
-from effects.types import Applied, Partial, Submitted
+from effects.vocabulary import canonical
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, AttemptOutcome, ExecutionReason, ExecutionState
+from effects.vocabulary.types import Applied, Partial, Submitted
 
 __all__ = ["TWO_REFERENCES", "contradict_row", "late_outcome", "observe", "observe_row", "undo_row"]
 

@@ -9,32 +9,15 @@ from uuid import UUID
 
 from django.db.models import Value
 
-from effects import _current
-from effects._commits import commits, tell
-from effects._locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
-from effects.approvers import somebody_can_decide
-from effects.exceptions import (
-    DuplicatePerformError,
-    ExecutionNotFoundError,
-    JournalIdError,
-    NobodyEntitledError,
-    PayloadConflictError,
-    PolicyChangedError,
-    WrongStateError,
-)
-from effects.frozen_rules import rule_as_json
-from effects.intents import Intent, context_of_intent, is_same_payload
-from effects.lineage import earlier_requester_ids
+from effects.journal import current
+from effects.journal.commits import commits, tell
+from effects.journal.lineage import earlier_requester_ids
+from effects.journal.locks import ClockTimestamp, lock_execution, lock_execution_by_binding, lock_running_request
+from effects.journal.provider_keys import DerivedKey, occurrence_of
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Attempt, Execution, Receipt, RequestExecution
-from effects.provider_keys import DerivedKey, occurrence_of
+from effects.people.approvers import somebody_can_decide
 from effects.signals import announce
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import (
-    EXECUTION_SETTLED,
-    AttemptOutcome,
-    ExecutionReason,
-    ExecutionState,
-)
 from effects.transitions import _decisions, _licences, digests, successions
 from effects.transitions._limits import refuse_over_limits
 from effects.transitions._rows import (
@@ -45,7 +28,24 @@ from effects.transitions._rows import (
     is_due,
     receipt_of,
 )
-from effects.types import Permit
+from effects.transitions.intents import Intent, context_of_intent, is_same_payload
+from effects.vocabulary.exceptions import (
+    DuplicatePerformError,
+    ExecutionNotFoundError,
+    JournalIdError,
+    NobodyEntitledError,
+    PayloadConflictError,
+    PolicyChangedError,
+    WrongStateError,
+)
+from effects.vocabulary.frozen_rules import rule_as_json
+from effects.vocabulary.states import (
+    EXECUTION_SETTLED,
+    AttemptOutcome,
+    ExecutionReason,
+    ExecutionState,
+)
+from effects.vocabulary.types import Permit
 
 __all__ = ["Recorded", "record", "record_later"]
 
@@ -72,7 +72,7 @@ class Recorded:
     due: bool = False
 
 
-def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UUID | None, started: float) -> Recorded:
+def record(intent: Intent, *, handle: current.RequestHandle | None, attempt: UUID | None, started: float) -> Recorded:
     """*Commits.* Record an execution and, with `attempt`, permit its first send in the same commit.
 
     Locked: the request, with those that wait for what is superseded, then the execution. A racing caller of the same
@@ -117,7 +117,7 @@ def record(intent: Intent, *, handle: _current.RequestHandle | None, attempt: UU
         return Recorded(snapshot(row), joined, permit, is_due(row))
 
 
-def record_later(intent: Intent, *, handle: _current.RequestHandle | None) -> Recorded:
+def record_later(intent: Intent, *, handle: current.RequestHandle | None) -> Recorded:
     """*Joins.* Record an execution in the caller's transaction; a worker sends it after the commit.
 
     Locked until the caller commits: the running request, the execution's key. The answer is not held back by it.
@@ -235,7 +235,7 @@ def _open_first_attempt(row: Execution, attempt: UUID, started: float) -> Permit
 
 
 def _begin(
-    row: Execution, intent: Intent, handle: _current.RequestHandle | None, *, permitted: bool, holds: bool
+    row: Execution, intent: Intent, handle: current.RequestHandle | None, *, permitted: bool, holds: bool
 ) -> None:
     """Ask people where the rule says so, link the request, write the first receipts, tell observers."""
     if intent.rule is not None:
@@ -261,7 +261,7 @@ def _first_receipts(row: Execution, intent: Intent, *, permitted: bool) -> list[
     return [first, second]
 
 
-def _join(row: Execution, intent: Intent, handle: _current.RequestHandle | None, *, holds: bool) -> None:
+def _join(row: Execution, intent: Intent, handle: current.RequestHandle | None, *, holds: bool) -> None:
     """Meet an existing execution: the same payload only; whoever asks becomes a requester, and is linked with it."""
     same = is_same_payload(intent, text=row.payload, digest=row.payload_digest, version=row.payload_version)
     if not same:
@@ -308,7 +308,7 @@ def _check_terms(row: Execution, intent: Intent) -> None:
         )
 
 
-def _link(row: Execution, handle: _current.RequestHandle | None, *, holds: bool) -> None:
+def _link(row: Execution, handle: current.RequestHandle | None, *, holds: bool) -> None:
     """Link the running request and an execution, once; a link that holds the answer stays one."""
     if handle is None:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from effects._commits import commits, journal
 from effects.conf import settings
+from effects.journal.commits import commits, journal
 from effects.models import Journal
 
 __all__ = ["name_journal", "name_new_journal"]

@@ -7,12 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_execution
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.models import Execution
-from effects.snapshots import ExecutionSnapshot, barrier, snapshot
-from effects.states import AttemptOutcome, ExecutionReason, ExecutionState, values
 from effects.transitions._limits import is_provider_busy
 from effects.transitions._rows import advance, effect_of, grace, is_due, is_leased, settles, step_back
 from effects.transitions.attempts import (
@@ -25,8 +23,19 @@ from effects.transitions.attempts import (
 )
 from effects.transitions.evidence import observe_row
 from effects.transitions.troubles import pause_after
-from effects.types import Applied, InDoubt, Partial, readable_instant
-from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable, Verdict
+from effects.vocabulary import canonical
+from effects.vocabulary.states import AttemptOutcome, ExecutionReason, ExecutionState, values
+from effects.vocabulary.types import Applied, InDoubt, Partial, readable_instant
+from effects.vocabulary.verdicts import (
+    Absent,
+    Conflict,
+    Found,
+    Inconclusive,
+    InProgress,
+    ProvenFailed,
+    Unreachable,
+    Verdict,
+)
 
 __all__ = ["LOOKUP_BUDGET", "Claim", "apply_verdict", "claim", "escalate_unplanned", "postpone_look_up"]
 

@@ -7,16 +7,16 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_execution
-from effects.exceptions import TooSoonError
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import ExecutionReason, ExecutionState
 from effects.transitions._rows import advance, is_due, is_leased
 from effects.transitions.attempts import is_undone, references_on_file
 from effects.transitions.evidence import TWO_REFERENCES, contradict_row, observe_row, undo_row
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import TooSoonError
+from effects.vocabulary.states import ExecutionReason, ExecutionState
 
 __all__ = ["News", "Says", "hear"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_notice
-from effects._logs import get_logger
-from effects.exceptions import ExecutionNotFoundError
+from effects.journal.commits import commits
+from effects.journal.locks import lock_notice
+from effects.journal.logs import get_logger
 from effects.models import PendingNotice
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import ExecutionNotFoundError
 
 __all__ = ["drop_notice", "postpone_notice"]
 

@@ -7,12 +7,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from effects import _current
-from effects._commits import commits
-from effects._locks import lock_execution, lock_running_request
+from effects.journal import current
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution, lock_running_request
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
 from effects.models import Approval, Attempt, Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import AttemptOutcome, ExecutionReason, ExecutionState
 from effects.transitions import _licences, digests
 from effects.transitions._limits import is_provider_busy
 from effects.transitions._rows import (
@@ -26,7 +25,8 @@ from effects.transitions._rows import (
     settles,
     step_back,
 )
-from effects.types import Permit
+from effects.vocabulary.states import AttemptOutcome, ExecutionReason, ExecutionState
+from effects.vocabulary.types import Permit
 
 __all__ = ["PermitDecision", "may_resend", "permit", "why_not_resendable"]
 
@@ -50,7 +50,7 @@ def permit(
     attempt: UUID,
     started: float,
     summary: dict[str, Any],
-    handle: _current.RequestHandle | None = None,
+    handle: current.RequestHandle | None = None,
     background: bool = False,
 ) -> PermitDecision:
     """*Commits.* License one send of a due execution, spending its approval in the same commit.

@@ -9,16 +9,19 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from effects._commits import commits
-from effects._foreign import present_try
-from effects._locks import lock_request, lock_running_request
-from effects.exceptions import WrongStateError
+from effects.declarations.operations import NotFinished, StoredAnswer
+from effects.journal.commits import commits
+from effects.journal.locks import lock_request, lock_running_request
+from effects.journal.snapshots import RequestSnapshot, outcome_of, request_snapshot
 from effects.models import Execution, Request, RequestExecution
-from effects.operations import NotFinished, StoredAnswer
-from effects.outcomes import Outcome
-from effects.settlement import try_answer
-from effects.snapshots import RequestSnapshot, outcome_of, request_snapshot
-from effects.states import (
+from effects.transitions import _decisions, _opening, digests
+from effects.transitions._opening import Opened, Opening
+from effects.transitions._rows import advance_request, settles
+from effects.transitions.settlement import try_answer
+from effects.vocabulary.exceptions import WrongStateError
+from effects.vocabulary.foreign import present_try
+from effects.vocabulary.outcomes import Outcome
+from effects.vocabulary.states import (
     EXECUTION_SETTLED,
     NOTHING_HAPPENED,
     ExecutionState,
@@ -26,10 +29,7 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.transitions import _decisions, _opening, digests
-from effects.transitions._opening import Opened, Opening
-from effects.transitions._rows import advance_request, settles
-from effects.types import Actor
+from effects.vocabulary.types import Actor
 
 __all__ = [
     "abort",

@@ -6,19 +6,19 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from effects._commits import commits
-from effects._locks import lock_execution
-from effects.approvers import somebody_can_decide
-from effects.eligibility import context_for, requester_ids
-from effects.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, snapshot
+from effects.journal.summaries import of_purpose
 from effects.models import Approval, Execution
-from effects.snapshots import ExecutionSnapshot, snapshot
-from effects.states import ApprovalPurpose, ApprovalState, ExecutionState
-from effects.summaries import of_purpose
+from effects.people.approvers import somebody_can_decide
+from effects.people.eligibility import context_for, requester_ids
 from effects.transitions import _decisions, _licences, digests
 from effects.transitions._rows import advance, effect_of
 from effects.transitions.permits import why_not_resendable
-from effects.types import Actor
+from effects.vocabulary.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
+from effects.vocabulary.states import ApprovalPurpose, ApprovalState, ExecutionState
+from effects.vocabulary.types import Actor
 
 __all__ = ["order_resend"]
 

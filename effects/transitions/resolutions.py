@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_execution
-from effects.exceptions import TooSoonError, WrongStateError
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
+from effects.journal.snapshots import ExecutionSnapshot, barrier, snapshot
 from effects.models import Execution
-from effects.snapshots import ExecutionSnapshot, barrier, snapshot
-from effects.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
 from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, is_leased, settles
 from effects.transitions.attempts import complete_row
-from effects.types import Actor, Applied
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import TooSoonError, WrongStateError
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
+from effects.vocabulary.types import Actor, Applied
 
 __all__ = ["DECISIONS", "reopen", "resolve"]
 

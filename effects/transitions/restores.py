@@ -33,11 +33,13 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from effects._commits import commits
-from effects._locks import lock_execution, lock_request
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution, lock_request
+from effects.journal.snapshots import ExecutionSnapshot, RequestSnapshot, request_snapshot, snapshot
 from effects.models import Approval, Execution, Receipt, Request
-from effects.snapshots import ExecutionSnapshot, RequestSnapshot, request_snapshot, snapshot
-from effects.states import (
+from effects.transitions import _licences, digests
+from effects.transitions._rows import advance, advance_request
+from effects.vocabulary.states import (
     APPROVAL_LIVE,
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,
@@ -48,8 +50,6 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.transitions import _licences, digests
-from effects.transitions._rows import advance, advance_request
 
 __all__ = ["DOUBTING", "doubt_request_since", "doubt_since", "exposed_executions", "exposed_requests"]
 

@@ -10,12 +10,12 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 
-from effects._commits import commits
-from effects._locks import now, skip_locked
 from effects.conf import settings
+from effects.journal.commits import commits
+from effects.journal.locks import now, skip_locked
 from effects.models import Receipt, Request, RequestExecution
-from effects.states import EXECUTION_SETTLED, RequestState, values
 from effects.transitions._rows import receipt_of
+from effects.vocabulary.states import EXECUTION_SETTLED, RequestState, values
 
 __all__ = ["drop_answers", "free_keys"]
 

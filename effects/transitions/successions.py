@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from effects._current import RequestHandle
-from effects._locks import lock_execution, lock_request, lock_running_request
-from effects.exceptions import WrongStateError
-from effects.intents import Intent
+from effects.journal.current import RequestHandle
+from effects.journal.locks import lock_execution, lock_request, lock_running_request
 from effects.models import Execution, Request, RequestExecution
-from effects.states import REQUEST_ENDED, ExecutionState, values
 from effects.transitions import _decisions, digests
 from effects.transitions._rows import advance
+from effects.transitions.intents import Intent
+from effects.vocabulary.exceptions import WrongStateError
+from effects.vocabulary.states import REQUEST_ENDED, ExecutionState, values
 
 __all__ = ["hand_over", "lock_requests", "take_places"]
 

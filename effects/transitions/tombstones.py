@@ -16,13 +16,13 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 
-from effects._commits import commits, journal
-from effects._locks import lock_free_executions
 from effects.conf import settings
+from effects.journal.commits import commits, journal
+from effects.journal.locks import lock_free_executions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, RequestExecution, Resolution
-from effects.states import REQUEST_ENDED, ExecutionState, values
 from effects.transitions._rows import receipt_of
 from effects.transitions._words import KEEP_WHAT_PROVES, KEPT_EVIDENCE
+from effects.vocabulary.states import REQUEST_ENDED, ExecutionState, values
 
 __all__ = ["Aged", "list_prunable", "prune_executions"]
 

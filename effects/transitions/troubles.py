@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
-from effects import canonical
-from effects._commits import commits
-from effects._locks import lock_execution
-from effects.failures import is_interrupt
+from effects.journal.commits import commits
+from effects.journal.locks import lock_execution
 from effects.models import Execution
-from effects.states import ExecutionReason
+from effects.vocabulary import canonical
+from effects.vocabulary.failures import is_interrupt
+from effects.vocabulary.states import ExecutionReason
 
 __all__ = ["TROUBLED_FROM", "note_trouble", "pause_after"]
 

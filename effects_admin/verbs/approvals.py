@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from effects import operators
-from effects.exceptions import ApprovalError
-from effects.frozen_rules import rule_from_json
+from effects.journal.summaries import predecessors_in
 from effects.models import Approval, Receipt
-from effects.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, ExecutionState
-from effects.summaries import predecessors_in
-from effects.types import COMPENSATES, SUPERSEDES, Actor
+from effects.runtime import operators
+from effects.vocabulary.exceptions import ApprovalError
+from effects.vocabulary.frozen_rules import rule_from_json
+from effects.vocabulary.states import APPROVAL_LIVE, ApprovalPurpose, ApprovalState, ExecutionState
+from effects.vocabulary.types import COMPENSATES, SUPERSEDES, Actor
 from effects_admin import forms
 from effects_admin.cases import Case, decided_before, why_no_vote
 from effects_admin.display import moment

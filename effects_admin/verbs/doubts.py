@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from effects import operators
-from effects.frozen_rules import rule_from_json
 from effects.models import Execution, Resolution
-from effects.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, ExecutionState, RequestState
+from effects.runtime import operators
 from effects.transitions.permits import why_not_resendable
+from effects.vocabulary.frozen_rules import rule_from_json
+from effects.vocabulary.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, ExecutionState, RequestState
 from effects_admin import forms
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import moment, money, span, visible

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from effects import calls
 from effects.models import Receipt, Request
-from effects.outcomes import Outcome
-from effects.states import REQUEST_ENDED, ExecutionReason, ExecutionState, values
-from effects.types import Actor
+from effects.runtime import perform
+from effects.vocabulary.outcomes import Outcome
+from effects.vocabulary.states import REQUEST_ENDED, ExecutionReason, ExecutionState, values
+from effects.vocabulary.types import Actor
 from effects_admin import forms
 from effects_admin.cases import Case
 from effects_admin.permissions import COMPENSATE, SUPERSEDE, lacks
@@ -63,7 +63,7 @@ class Compensate(Verb[Case]):
 
     def decide(self, case: Case, data: dict[str, Any]) -> Outcome:
         """Record the undoing, and send it where nobody has to agree."""
-        return calls.compensate(
+        return perform.compensate(
             case.row.pk, requested_by=case.user, reason=data["reason"], revision=data["revision"]
         )  # fmt: skip
 
@@ -105,7 +105,7 @@ class Supersede(Verb[Case]):
 
     def decide(self, case: Case, data: dict[str, Any]) -> Outcome:
         """Record the successor, and send it where nobody has to agree."""
-        return calls.supersede(
+        return perform.supersede(
             case.row.pk, requested_by=case.user, reason=data["reason"], revision=data["revision"]
         )  # fmt: skip
 

@@ -12,9 +12,9 @@ from itertools import chain
 
 from django.core.management import call_command
 
-from effects import canonical
 from effects.models import Approval, Execution, Receipt, Request, Resolution
-from effects.states import EXECUTION_SETTLED, ApprovalState, ExecutionState, values
+from effects.vocabulary import canonical
+from effects.vocabulary.states import EXECUTION_SETTLED, ApprovalState, ExecutionState, values
 from project.payments.models import Payout, Refund
 from project.services.faults import Faults
 

@@ -18,7 +18,7 @@ def charge(order: Order, card: str = GOOD_CARD) -> Order:
     """Charge a card for an order at Stripe, and keep the payment's id.
 
     Raises:
-        stripe.StripeError, effects.failures.SendError: The card may have been charged all the same.
+        stripe.StripeError, effects.vocabulary.failures.SendError: The card may have been charged all the same.
     """
     params: Any = {
         "amount": order.amount,

@@ -13,7 +13,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import clear_url_caches
 
-from effects.types import Actor
+from effects.vocabulary.types import Actor
 from tests.api import declared  # noqa: F401 - the effects that are proposed
 
 keys = count()

@@ -11,9 +11,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import effects
-from effects.exceptions import ActorError
 from effects.models import Approval, Execution
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import ActorError
 from tests.api.declared import Double, Gift
 
 

@@ -18,4 +18,4 @@ def stories(transactional_db: Any) -> Stories:
 @pytest.fixture
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process write its heartbeats whenever a sweep runs."""
-    monkeypatch.setattr("effects.reconcilers._batches._last_done", {})
+    monkeypatch.setattr("effects.sweeps._batches._last_done", {})

@@ -16,9 +16,9 @@ from django.db import connection, transaction
 
 import effects
 from effects import transitions
-from effects._current import RequestHandle, in_request
+from effects.declarations.operations import ProtectedOperation, StoredAnswer
+from effects.journal.current import RequestHandle, in_request
 from effects.models import Execution
-from effects.operations import ProtectedOperation, StoredAnswer
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import Opening
 from tests.core.declared import Charge, ChargePayload, Order, Plain, Ruled

@@ -15,14 +15,15 @@ from django.apps import apps
 from django.db import connection, models, transaction
 
 import effects
-from effects import _locks, transitions
-from effects import audit as audits
-from effects.audit import CODES, Scope, audit, notices
+from effects import transitions
+from effects.declarations.operations import StoredAnswer
+from effects.inspection import audit as audits
+from effects.inspection.audit import CODES, Scope, audit, notices
+from effects.journal import locks
 from effects.models import Execution
-from effects.operations import StoredAnswer
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
-from effects.types import Actor
+from effects.vocabulary.types import Actor
 from tests.audit.columns import COLUMNS, Found, Unknown
 from tests.audit.journals import OPENING, damaged, everything, opened, perform
 from tests.core.declared import Charge, Ruled
@@ -225,13 +226,13 @@ def _found_by(said: Found, model: str) -> set[tuple[str, str]]:
     """Return what the checks find that look at whole rows; what is found by none of them takes the whole audit."""
     if said.code == "heartbeat_ahead":
         return _found()
-    scope, checks = Scope(_locks.now()), _LOOKED_AT.get(model, (audits._EXECUTIONS,))
+    scope, checks = Scope(locks.now()), _LOOKED_AT.get(model, (audits._EXECUTIONS,))
     looked = [check.examine(list(check.rows(scope)), Counter()) for check in checks]
     return {(one.code, one.ref) for found in looked for one in found}
 
 
 def _found() -> set[tuple[str, str]]:
-    return {(one.code, one.ref) for one in audit(Scope(_locks.now()), Counter())}
+    return {(one.code, one.ref) for one in audit(Scope(locks.now()), Counter())}
 
 
 @contextmanager
@@ -252,7 +253,7 @@ def _journal(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _resolve(perform(Charge, "for a person", TimeoutError))
     everything()
     request = opened("cut short")
-    transitions.doubt_request_since(request.id, since=_locks.now() - timedelta(hours=1), until=_locks.now())
+    transitions.doubt_request_since(request.id, since=locks.now() - timedelta(hours=1), until=locks.now())
     transitions.resolve_request(
         request.id, decision="applied", revision=2, decision_id="d1", actor=Actor("user:9", "nine"), reason="I saw it",
         answer=StoredAnswer(200, (), b"seen"),

@@ -13,11 +13,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 import effects
-from effects import _locks, transitions
+from effects import transitions
+from effects.declarations.operations import StoredAnswer
+from effects.journal import locks
 from effects.models import Approval, Attempt, Execution, Receipt, Request
-from effects.operations import StoredAnswer
 from effects.testing import provider_says, run_due, time_passes
-from effects.types import monotonic
+from effects.vocabulary.types import monotonic
 from tests.audit.journals import PAYLOAD, audited, opened, perform
 from tests.core.declared import Charge, Deduplicated, Order, Plain, Ruled
 from tests.core.people import approve, asked, live, person
@@ -30,7 +31,7 @@ class Backup:
     """A copy of the journal, made now; `restore` forgets whatever was committed since."""
 
     def __init__(self) -> None:
-        self.at = _locks.now()
+        self.at = locks.now()
         self._run("CREATE TEMP TABLE backup_{0} AS TABLE effects_{0}")
 
     def restore(self) -> None:
@@ -114,7 +115,7 @@ def test_what_may_have_been_sent_is_in_doubt_until_now(make: Callable[[], Execut
     """Each unsettled state: it may have applied, no licence is live, barrier and epoch move, a receipt tells it."""
     row = make()
     row.refresh_from_db()
-    was, since = row.state, _locks.now()
+    was, since = row.state, locks.now()
     doubt(since, "--apply")
     row.refresh_from_db()
     assert row.state == state
@@ -134,7 +135,7 @@ def test_what_may_have_been_sent_is_in_doubt_until_now(make: Callable[[], Execut
 @pytest.mark.parametrize("make", [make for make, _ in EXPOSED], ids=[make.__name__ for make, _ in EXPOSED])
 def test_twice_is_once(make: Callable[[], Execution]):
     """Repeated with the same time nothing changes, whatever became of it since; a dry run never changes anything."""
-    row, since = make(), _locks.now()
+    row, since = make(), locks.now()
     before = Receipt.objects.count()
     assert sum(doubt(since)["executions"].values()) == 1
     assert Receipt.objects.count() == before
@@ -145,22 +146,22 @@ def test_twice_is_once(make: Callable[[], Execution]):
         run_due()
     receipts = Receipt.objects.count()
     assert doubt(since, "--apply")["executions"] == {}
-    transitions.doubt_since(row.pk, since=since, until=_locks.now())
+    transitions.doubt_since(row.pk, since=since, until=locks.now())
     assert Receipt.objects.count() == receipts
 
 
 def test_a_second_restore_doubts_again():
     """What was put in doubt by one restore may have been sent before the next one."""
     row = uncertain()
-    doubt(_locks.now(), "--apply")
-    assert doubt(_locks.now(), "--apply")["executions"] == {"uncertain": 1}
+    doubt(locks.now(), "--apply")
+    assert doubt(locks.now(), "--apply")["executions"] == {"uncertain": 1}
     assert Receipt.objects.filter(execution=row, event="extend_doubt").count() == 2
 
 
 def test_an_earlier_time_than_the_first_one_doubts_again():
     """A time that was said too late is corrected by saying it again: the key may have been used earlier."""
     row = pending()
-    late = _locks.now()
+    late = locks.now()
     doubt(late, "--apply")
     early = row.created_at - timedelta(hours=1)
     assert doubt(early, "--apply")["executions"] == {"uncertain": 1}
@@ -169,7 +170,7 @@ def test_an_earlier_time_than_the_first_one_doubts_again():
 def test_what_was_recorded_after_the_restore_is_left_alone():
     """Run again while work goes on, the command leaves alone what no lost commit can have known."""
     pending()
-    since = _locks.now()
+    since = locks.now()
     doubt(since, "--apply")
     later = effects.perform_later(Charge, payload=PAYLOAD, key="later").ref
     assert doubt(since, "--apply")["executions"] == {}
@@ -180,11 +181,11 @@ def test_what_could_not_be_sent_yet_is_left_alone(monkeypatch: pytest.MonkeyPatc
     """A due time or an approval's window that lies ahead cannot have licensed a send."""
     with provider_says(Order, effects.NotNow("later", retry_after=timedelta(hours=1))):
         waits = effects.perform(Order, payload=PAYLOAD, key="k1").ref
-    opens = _locks.now() + timedelta(days=1)
+    opens = locks.now() + timedelta(days=1)
     rule = effects.ApprovalRule(approvers="effects.approve_execution", not_before=opens)
     monkeypatch.setattr(Ruled, "rule", rule)
     row = awaiting()
-    assert doubt(_locks.now(), "--apply")["executions"] == {}
+    assert doubt(locks.now(), "--apply")["executions"] == {}
     assert effects.get(waits).state == "pending"
     assert live(row).state == "requested"
 
@@ -194,7 +195,7 @@ def test_what_is_settled_is_left_alone_and_told():
     perform(Charge, "k1", effects.Applied(1, "ch_1"))
     perform(Plain, "k2", effects.Declined("no"))
     before = Receipt.objects.count()
-    report = doubt(_locks.now() - timedelta(days=1), "--apply")
+    report = doubt(locks.now() - timedelta(days=1), "--apply")
     assert report["executions"] == {}
     assert report["settled"] == {"completed": 1, "failed": 1}
     assert any("superseded" in note for note in report["notes"])
@@ -204,7 +205,7 @@ def test_what_is_settled_is_left_alone_and_told():
 def test_a_running_request_is_a_persons():
     """Its handler may have sent more than the links show: its key stays taken and nothing answers it but a person."""
     handle = opened("k1")
-    assert doubt(_locks.now(), "--apply")["requests"] == {"running": 1}
+    assert doubt(locks.now(), "--apply")["requests"] == {"running": 1}
     row = Request.objects.get()
     assert (row.state, row.reason, row.is_opaque, row.due_at) == ("in_doubt", "handler_failed", True, None)
     assert row.holds_key
@@ -263,7 +264,7 @@ def test_what_was_not_sent_is_sent_once_the_barrier_has_passed():
     """Proven absent after the barrier, under the same provider key."""
     with provider_says(Order, effects.Applied(1, "or_1"), look_up=effects.Absent()) as said:
         row = pending()
-        doubt(_locks.now(), "--apply")
+        doubt(locks.now(), "--apply")
         run_due()
         assert not said.sends
         time_passes(timedelta(minutes=2))
@@ -275,7 +276,7 @@ def test_what_was_not_sent_is_sent_once_the_barrier_has_passed():
 def test_without_a_look_up_it_is_a_persons():
     """Where nobody can be asked and repeating is not safe, a person decides."""
     ref = effects.perform_later(Plain, payload=PAYLOAD, key="k1").ref
-    doubt(_locks.now(), "--apply")
+    doubt(locks.now(), "--apply")
     run_due()
     assert effects.get(ref).state == "needs_intervention"
 
@@ -288,7 +289,7 @@ def test_a_deduplicated_one_is_repeated_within_its_keys_lifetime(lost: timedelta
     ref = effects.perform_later(Deduplicated, payload=PAYLOAD, key="k1").ref
     time_passes(timedelta(days=2))
     with provider_says(Deduplicated, effects.Applied(1, "de_1")):
-        doubt(_locks.now() - lost, "--apply")
+        doubt(locks.now() - lost, "--apply")
         run_due()
     assert effects.get(ref).state == state
 
@@ -311,7 +312,7 @@ def test_people_read_what_it_would_do():
     """Without --json and --apply: what would change, and what no row stands for."""
     pending()
     out = io.StringIO()
-    call_command("effects_doubt_since", _locks.now().isoformat(), stdout=out)
+    call_command("effects_doubt_since", locks.now().isoformat(), stdout=out)
     assert "Would be put in doubt (--apply does it)" in out.getvalue()
     assert "executions: 1 pending" in out.getvalue()
     assert "compare the provider's ledger" in out.getvalue().lower().replace("\n", " ")
@@ -322,7 +323,7 @@ def test_batches_reach_every_row():
     """A batch bounds what is read at once, not what is done."""
     for number in range(5):
         effects.perform_later(Order, payload=PAYLOAD, key=f"k{number}")
-    assert doubt(_locks.now(), "--apply", "--batch", "2")["executions"] == {"pending": 5}
+    assert doubt(locks.now(), "--apply", "--batch", "2")["executions"] == {"pending": 5}
     assert set(Execution.objects.values_list("state", flat=True)) == {"uncertain"}
 
 

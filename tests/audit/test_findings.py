@@ -12,10 +12,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 import effects
-from effects import audit, canonical, transitions
+from effects import transitions
+from effects.inspection import audit
 from effects.models import Approval, Attempt, Execution, Receipt
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 from effects.testing import run_due
+from effects.vocabulary import canonical
 from tests.audit.columns import COLUMNS, Found
 from tests.audit.journals import Stories, audited, codes, damaged, everything
 from tests.audit.planted import PLANTED

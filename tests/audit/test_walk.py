@@ -13,9 +13,9 @@ import pytest
 from django.db import connection, connections
 
 import effects
-from effects import _locks
-from effects.audit import Scope, audit, cases
-from effects.audit.instants import parse_duration, parse_instant, parse_since
+from effects.inspection.audit import Scope, audit, cases
+from effects.inspection.audit.instants import parse_duration, parse_instant, parse_since
+from effects.journal import locks
 from effects.models import Execution, Receipt
 from effects.testing import provider_says, run_due, time_passes
 from tests.audit.journals import PAYLOAD, Stories, audited, codes, damaged, perform
@@ -109,7 +109,7 @@ def test_a_commit_between_two_statements_of_a_batch_is_not_seen_by_halves():
         return execute(sql, *context)
 
     with connection.execute_wrapper(commit_before_receipts):
-        assert list(audit(Scope(_locks.now()), Counter())) == []
+        assert list(audit(Scope(locks.now()), Counter())) == []
     assert next(meanwhile, None) is None
     assert [case.replay.count - case.row.receipt_count for case in cases.load(rows, Counter())] == [1]
 
@@ -121,7 +121,7 @@ def test_memory_is_bounded_by_the_batch():
             effects.perform(Plain, payload=PAYLOAD, key=f"plain-{number}")
     checked: Counter[str] = Counter()
     with fetched() as sizes:
-        assert list(audit(Scope(_locks.now(), batch=4), checked)) == []
+        assert list(audit(Scope(locks.now(), batch=4), checked)) == []
     assert checked["executions"] == 25
     assert checked["receipts"] == 75
     assert max(sizes) == 4
@@ -143,7 +143,7 @@ def test_since_looks_at_what_was_touched_since(stories: Stories):
     """With --since only rows with a receipt since then are replayed, whenever they were made."""
     time_passes(timedelta(days=2))
     effects.cancel(stories.pending, by="me", reason="not any more")
-    for since in ("24h", (_locks.now() - timedelta(hours=24)).isoformat()):
+    for since in ("24h", (locks.now() - timedelta(hours=24)).isoformat()):
         report = audited("--since", since)
         assert report["checked"]["executions"] == 1
         assert report["checked"]["receipts"] == Receipt.objects.filter(execution=stories.pending).count()

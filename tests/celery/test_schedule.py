@@ -9,7 +9,7 @@ from celery import current_app
 
 from effects import tasks
 from effects.celery import EVERY, beat_schedule
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 
 
 def test_every_sweep_is_scheduled_and_every_entry_is_a_task() -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 import effects
 from effects.models import Approval, Attempt, Execution, Heartbeat, Receipt, Request, RequestExecution
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, time_passes
 from tests.console.declared import Charge, PayOut, Payout
 from tests.console.pages import page_of, verb_of

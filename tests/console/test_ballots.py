@@ -16,7 +16,7 @@ from django.urls import reverse
 import effects
 from effects.contrib.mail.notices import MailNotices
 from effects.models import Approval, Execution, PendingNotice
-from effects.notices import read_notice
+from effects.people.notices import read_notice
 from effects_admin import ballots
 from tests.console.pages import page_of, send, text_of, verb_of
 

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 import effects
-from effects import exceptions
 from effects.http.api.callers import Caller, find_execution
 from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer, approval_data, proposal_data
 from effects.http.api.views import ApprovalsView
 from effects.models import Approval, Execution, PendingNotice
-from effects.notices import read_notice
-from effects.types import Actor
+from effects.people.notices import read_notice
+from effects.vocabulary import exceptions
+from effects.vocabulary.types import Actor
 from tests.console.pages import page_of, send, text_of, verb_of
 
 pytestmark = pytest.mark.django_db

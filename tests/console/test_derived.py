@@ -15,9 +15,9 @@ from effects.contrib.mail.notices import MailNotices
 from effects.http.api.callers import Caller, find_execution
 from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer, approval_data, proposal_data
 from effects.models import Approval, Execution, PendingNotice
-from effects.notices import read_notice
+from effects.people.notices import read_notice
 from effects.testing import provider_says
-from effects.types import Actor
+from effects.vocabulary.types import Actor
 from tests.console.declared import Charge, PayOut, Payout
 from tests.console.pages import page_of, send, text_of, verb_of
 

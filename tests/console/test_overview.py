@@ -14,10 +14,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 import effects
-from effects.intents import binding_of
 from effects.models import Attempt, Execution, Heartbeat
 from effects.models.base import new_id
 from effects.testing import provider_says
+from effects.transitions.intents import binding_of
 from effects_admin import filters, overview
 from tests.console.declared import Charge, PayOut, Payout
 from tests.console.pages import page_of, text_of

@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 import effects
-from effects import exceptions
 from effects.models import Approval, Execution, RequestExecution
+from effects.vocabulary import exceptions
 from tests.console.pages import form_of, page_of, text_of, verb_of
 from tests.console.scene import make_request
 

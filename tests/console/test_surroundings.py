@@ -13,7 +13,7 @@ from django.urls import clear_url_caches, path, reverse
 from django.utils.http import urlencode
 
 import effects
-from effects.effect import _registry
+from effects.declarations.effect import _registry
 from effects.models import Approval, Execution, Receipt, Request
 from effects.testing import provider_says
 from effects_admin.admin import ApprovalAdmin, ExecutionAdmin, ReceiptAdmin, RequestAdmin

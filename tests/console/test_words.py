@@ -6,7 +6,8 @@ import pytest
 from django.utils import timezone as zones
 
 from effects.models import Receipt
-from effects.states import (
+from effects.transitions import DECISIONS
+from effects.vocabulary.states import (
     EXECUTION_EDGES,
     REQUEST_EDGES,
     ApprovalState,
@@ -15,7 +16,6 @@ from effects.states import (
     RequestReason,
     RequestState,
 )
-from effects.transitions import DECISIONS
 from effects_admin import display, words
 
 

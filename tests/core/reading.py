@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import effects
-from effects.background import look_up
 from effects.models import Execution, Receipt
+from effects.runtime.background import look_up
 
 
 def row_of(outcome: effects.Outcome) -> Execution:

@@ -15,10 +15,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.functional import SimpleLazyObject
 
 import effects
-from effects import actors, eligibility, exceptions
-from effects.actors import actor_of, actor_of_login
 from effects.models import Execution, Receipt, Resolution
+from effects.people import actors, eligibility
+from effects.people.actors import actor_of, actor_of_login
 from effects.testing import provider_says
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Charge, Plain, Ruled
 from tests.core.people import PAYLOAD, approve, asked, live, person
 

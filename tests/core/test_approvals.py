@@ -11,9 +11,11 @@ from django.db import transaction
 from django.utils import timezone
 
 import effects
-from effects import background, exceptions, operators, transitions
+from effects import transitions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt
+from effects.runtime import background, operators
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Charge, ChargePayload, Ruled, RuledBlind
 from tests.core.people import PAYLOAD, approve, asked, live, person
 

@@ -13,11 +13,11 @@ from django.db import transaction
 from django.db.models import F
 
 import effects
-from effects import background
-from effects.exceptions import ApprovalError, EffectsError, NotEntitledError, WrongStateError
 from effects.models import Approval, ApprovalVote, Execution, Receipt
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
-from effects.types import Actor
+from effects.vocabulary.exceptions import ApprovalError, EffectsError, NotEntitledError, WrongStateError
+from effects.vocabulary.types import Actor
 from tests.core.declared import Ruled
 from tests.core.people import approve, asked, live, person
 

@@ -9,11 +9,13 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError
 
 import effects
-from effects import background, exceptions, transitions
+from effects import transitions
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt
 from effects.models.base import new_id
+from effects.runtime import background
 from effects.testing import provider_says
-from effects.types import monotonic
+from effects.vocabulary import exceptions
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Approved
 from tests.core.people import approve, asked, live, person
 from tests.core.racing import PATIENCE, held, in_thread, together, wait_until_blocked

@@ -15,13 +15,14 @@ from django.db.models import F
 from django.utils import translation
 
 import effects
-from effects import audit, exceptions
-from effects._locks import now
-from effects.approvers import could_decide, in_words, is_entitled, list_people
-from effects.eligibility import eligibility, entitled_people, is_approver, outlook
-from effects.frozen_rules import rule_as_json, rule_from_json
+from effects.inspection import audit
+from effects.journal.locks import now
 from effects.models import Approval, Execution
+from effects.people.approvers import could_decide, in_words, is_entitled, list_people
+from effects.people.eligibility import eligibility, entitled_people, is_approver, outlook
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
+from effects.vocabulary.frozen_rules import rule_as_json, rule_from_json
 from tests.core.declared import Ruled
 from tests.core.people import PAYLOAD, approve, asked, live, person
 

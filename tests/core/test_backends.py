@@ -15,14 +15,15 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 
 import effects
-from effects import backends, exceptions
-from effects.actors import actor_of
-from effects.approvers import could_decide, is_entitled, list_people, lists_everybody, somebody_can_decide
-from effects.checks.rules import check_permissions_asked, check_proposable_by
-from effects.eligibility import eligibility, entitled_people, outlook
-from effects.frozen_rules import rule_as_json
+from effects.inspection.checks.rules import check_permissions_asked, check_proposable_by
 from effects.models import ApprovalVote, Execution
+from effects.people import backends
+from effects.people.actors import actor_of
+from effects.people.approvers import could_decide, is_entitled, list_people, lists_everybody, somebody_can_decide
+from effects.people.eligibility import eligibility, entitled_people, outlook
 from effects.testing import provider_says, run_due
+from effects.vocabulary import exceptions
+from effects.vocabulary.frozen_rules import rule_as_json
 from tests.core.declared import Approved, Ruled
 from tests.core.people import PAYLOAD, approve, asked, live, person
 from tests.core.user_models import Claimant, Member, Person

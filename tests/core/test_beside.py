@@ -12,10 +12,12 @@ from django.core import checks
 from django.db import connections, transaction
 
 import effects
-from effects import consequences, exceptions, operations
+from effects.declarations import operations
+from effects.declarations.operations import ProtectedOperation, StoredAnswer
 from effects.models import Execution, Request
-from effects.operations import ProtectedOperation, StoredAnswer
+from effects.runtime import consequences
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, Noted
 from tests.core.people import PAYLOAD
 from tests.core.test_requests import answers, conclude, handled, opened

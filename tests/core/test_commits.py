@@ -12,19 +12,20 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection, connections, transaction
 
 import effects
-from effects import _commits, transitions
-from effects._commits import after_commit, commits
-from effects._locks import lock_execution
-from effects.exceptions import (
+from effects import transitions
+from effects.journal import commits as _commits
+from effects.journal.commits import after_commit, commits
+from effects.journal.locks import lock_execution
+from effects.models import Attempt, Execution, Heartbeat, Receipt
+from effects.testing import provider_says
+from effects.vocabulary.exceptions import (
     CommitLostError,
     CommitUnknownError,
     JournalUnavailableError,
     MarkedForRollbackError,
     OpenTransactionError,
 )
-from effects.failures import classify
-from effects.models import Attempt, Execution, Heartbeat, Receipt
-from effects.testing import provider_says
+from effects.vocabulary.failures import classify
 from tests.core.declared import Charge, ChargePayload, Plain
 from tests.core.pg_proxy import Fault, PgProxy
 from tests.core.racing import OnSend, held, in_thread
@@ -223,7 +224,7 @@ class TestLostCommit:
 
     def test_unknown(self, pg_proxy: PgProxy, monkeypatch):
         """The database stays away: nobody can say, and CommitUnknownError says that."""
-        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with pytest.raises(CommitUnknownError), commits():
@@ -317,7 +318,7 @@ class TestPermit:
 
     def test_commit_unknown(self, pg_proxy: PgProxy, monkeypatch):
         """Nobody can say: nothing is sent, though the permit may stand; its lease runs out into doubt."""
-        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with provider_says(Charge, effects.Applied()) as said, pytest.raises(CommitUnknownError):
@@ -328,7 +329,7 @@ class TestPermit:
 
     def test_a_retry_of_an_unknown_permit_sends_nothing(self, pg_proxy: PgProxy, monkeypatch):
         """Whoever asks again meets the open attempt, whose permit nobody else may use."""
-        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with provider_says(Charge, effects.Applied()) as said:
@@ -344,7 +345,7 @@ class TestOutcome:
 
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch):
-        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
 
     @pytest.mark.parametrize("fault", [Fault.LOSE_COMMIT, Fault.LOSE_REPLY])
     def test_commit_lost(self, pg_proxy: PgProxy, fault, no_hook_calls):

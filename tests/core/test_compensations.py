@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import effects
-from effects import background, exceptions
 from effects.models import Approval, Execution, Receipt, RequestExecution
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, ChargePayload
 from tests.core.people import approve, person
 from tests.core.racing import together

@@ -8,9 +8,9 @@ import pytest
 
 import effects
 from effects import transitions
-from effects._current import RequestHandle, in_request
-from effects.operations import ProtectedOperation, StoredAnswer
-from effects.reconcilers import SWEEPS
+from effects.declarations.operations import ProtectedOperation, StoredAnswer
+from effects.journal.current import RequestHandle, in_request
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says
 from effects.transitions import Opening
 from tests.core.counting import counted

@@ -15,9 +15,9 @@ from django.db import IntegrityError, connection, transaction
 import effects
 from effects.models import Approval, Attempt, Execution, Receipt, Request, RequestExecution
 from effects.models.base import new_id
-from effects.states import EXECUTION_SETTLED, NOTHING_HAPPENED, REQUEST_ENDED, ExecutionState, RequestState
 from effects.testing import provider_says
 from effects.transitions import Opening, open_request
+from effects.vocabulary.states import EXECUTION_SETTLED, NOTHING_HAPPENED, REQUEST_ENDED, ExecutionState, RequestState
 from tests.core.declared import Approved, ChargePayload, Plain
 
 PAYLOAD = ChargePayload("c1", 1000)

@@ -20,9 +20,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 
 import effects
-from effects import effect, exceptions
+from effects.declarations import effect
 from effects.models import Approval, Execution
 from effects.testing import provider_says
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, ChargePayload, Plain
 
 ROOT = Path(__file__).parents[2]

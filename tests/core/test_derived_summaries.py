@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import effects
-from effects import background, exceptions
+from effects.journal.snapshots import context_of
+from effects.journal.summaries import of_purpose, summary_of
 from effects.models import Approval, Execution, Receipt
-from effects.snapshots import context_of
-from effects.states import ApprovalPurpose
-from effects.summaries import of_purpose, summary_of
+from effects.runtime import background
 from effects.testing import provider_says
+from effects.vocabulary import exceptions
+from effects.vocabulary.states import ApprovalPurpose
 from tests.core.people import approve, live, person
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 import effects
-from effects.effect import get_effect
+from effects.declarations.effect import get_effect
 from effects.testing import FakeProvider, provider_says, run_due, time_passes
 from tests.core import declared
 from tests.core.people import PAYLOAD

@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import effects
-from effects.exceptions import EffectDefinitionError, NameUnusableError
 from effects.models import Execution
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import EffectDefinitionError, NameUnusableError
 from tests.core.declared import Charge, Plain, Renamed
 from tests.core.people import PAYLOAD
 

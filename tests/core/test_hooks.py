@@ -13,10 +13,12 @@ from django.db import DataError, IntegrityError, connection, transaction
 from django.utils import timezone
 
 import effects
-from effects import background, exceptions, operators, transitions
+from effects import transitions
 from effects.models import Execution
-from effects.reconcilers import run_hooks
+from effects.runtime import background, operators
+from effects.sweeps import run_hooks
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, Noted
 from tests.core.people import PAYLOAD, approve, asked, person
 from tests.core.racing import second_connection, together

@@ -18,11 +18,11 @@ from django.db import DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 import effects
-from effects.exceptions import JournalIdError
+from effects.journal.provider_keys import derive_key, occurrence_of
 from effects.models import Execution, Journal
-from effects.provider_keys import derive_key, occurrence_of
 from effects.testing import provider_says, run_due
 from effects.transitions import name_journal, name_new_journal
+from effects.vocabulary.exceptions import JournalIdError
 from tests.core.declared import Charge, ChargePayload, Plain
 from tests.core.test_compensations import Transfer
 
@@ -210,7 +210,7 @@ class TestNamespace:
     def test_what_people_approve_hangs_on_no_key(self):
         """`describe` sees no provider key, before there is a row and after: an approval is not void by it."""
         seen: list[str] = []
-        effect, describe = effects.effect.get_effect(Charge), Charge.describe
+        effect, describe = effects.declarations.effect.get_effect(Charge), Charge.describe
         try:
             Charge.describe = lambda self, context: (seen.append(context.provider_key), describe(self, context))[1]
             effects.perform_later(effect.operation, payload=PAYLOAD, key="payout-11")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import effects
-from effects.exceptions import OutcomeError
 from effects.models import Execution
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import OutcomeError
 from tests.core.declared import Charge, ChargePayload, Deduplicated, Plain
 from tests.core.test_compensations import Transfer
 

@@ -7,17 +7,17 @@ from datetime import timedelta
 import pytest
 
 import effects
-from effects.background import run
-from effects.exceptions import (
+from effects.journal.provider_keys import occurrence_of
+from effects.models import Execution
+from effects.runtime.background import run
+from effects.testing import provider_says, run_due, time_passes
+from effects.transitions.intents import binding_of
+from effects.vocabulary.exceptions import (
     KeyRequiredError,
     PayloadConflictError,
     PayloadError,
     PolicyChangedError,
 )
-from effects.intents import binding_of
-from effects.models import Execution
-from effects.provider_keys import occurrence_of
-from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,
     ChargePayload,

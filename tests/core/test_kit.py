@@ -10,7 +10,7 @@ from django.db import transaction
 from django.test import TestCase, TransactionTestCase
 
 import effects
-from effects.effect import get_effect
+from effects.declarations.effect import get_effect
 from effects.models import Attempt, Execution, Receipt
 from effects.testing import assert_performed, provider_says, run_due, time_passes
 from tests.core.declared import Approved, Charge, ChargePayload, Noted, Order, Plain

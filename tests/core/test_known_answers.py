@@ -14,9 +14,10 @@ from django.db import connection, transaction
 from django.db.utils import OperationalError
 
 import effects
-from effects import background, transitions
+from effects import transitions
+from effects.declarations.operations import StoredAnswer
 from effects.models import Attempt, Execution, Request
-from effects.operations import StoredAnswer
+from effects.runtime import background
 from effects.signals import execution_changed
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Noted, Plain

@@ -11,11 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import effects
-from effects import _current, eligibility, exceptions
-from effects.lineage import COLUMNS, Origin
+from effects.declarations.operations import ProtectedOperation
+from effects.journal import current
+from effects.journal.lineage import COLUMNS, Origin
 from effects.models import Execution
-from effects.operations import ProtectedOperation
+from effects.people import eligibility
 from effects.testing import provider_says, run_due
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, ChargePayload
 from tests.core.people import PAYLOAD, approve, asked, live, person
 from tests.core.test_requests import opened
@@ -105,11 +107,11 @@ def perform_in_a_request(row: Execution, by: Any) -> Execution:
     """Ask again, as an HTTP handler does for its own user."""
     request = opened(key=f"retry-{row.generation}-{row.pk}", declared=(Loan.operation,))
     view = ProtectedOperation("loans.retry", "journaled", performs=(Loan.operation,))
-    handle = _current.RequestHandle(
+    handle = current.RequestHandle(
         id=request.pk, epoch=request.epoch, operation=view,
         tenant="acme", subject="user:1", actor=effects.Actor.of(by),
     )  # fmt: skip
-    with _current.in_request(handle):
+    with current.in_request(handle):
         return recorded(effects.perform(row.operation, payload=PAYLOAD, supersede=row.pk))
 
 

@@ -13,10 +13,12 @@ import stripe
 from django.utils import timezone
 
 import effects
-from effects import background, exceptions, operators, transitions
+from effects import transitions
 from effects.models import Approval, Attempt, Execution, Receipt, Resolution
+from effects.runtime import background, operators
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions.lookups import LONGEST_DELAY, LOOKUP_BUDGET
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, Cheap, Deduplicated, Order, Plain
 from tests.core.items import DOUBTFUL_ITEMS
 from tests.core.people import PAYLOAD
@@ -761,7 +763,7 @@ def test_a_late_success_with_another_reference_than_the_proof_is_a_conflict() ->
 def test_a_late_refusal_proves_nothing() -> None:
     """It is kept as a receipt."""
     row = in_doubt()
-    report = effects.failures.classify(effects.Declined("no"))
+    report = effects.vocabulary.failures.classify(effects.Declined("no"))
     transitions.late_outcome(row.pk, attempt=Attempt.objects.get().pk, report=report)
     assert (again(row).state, again(row).may_have_applied) == ("uncertain", True)
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 import effects
-from effects import exceptions, transitions
+from effects import transitions
+from effects.journal.snapshots import outcome_of, snapshot
 from effects.models import Execution
-from effects.snapshots import outcome_of, snapshot
-from effects.states import NOTHING_HAPPENED, ExecutionState
 from effects.testing import provider_says
+from effects.vocabulary import exceptions
+from effects.vocabulary.states import NOTHING_HAPPENED, ExecutionState
 from tests.core.declared import ChargePayload, Plain
 from tests.core.people import PAYLOAD
 from tests.core.racing import OnSend, together
@@ -114,7 +115,7 @@ def an_undoing(row: Execution, patch: Any) -> None:
 
 
 def an_undoing_of_what_is_gone(row: Execution, patch: Any) -> None:
-    from effects import effect
+    from effects.declarations import effect
 
     patch.delitem(effect._registry, "bank.plain")
     effects.compensate(row.pk, requested_by="ann")

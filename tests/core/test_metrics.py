@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import effects
 from effects.metrics import JournalCollector
-from effects.reconcilers import _batches
+from effects.sweeps import _batches
 from effects.testing import provider_says, run_due
 from tests.core.declared import Charge, ChargePayload
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import effects
-from effects.exceptions import NameUnusableError
 from effects.models import Execution, Receipt, Resolution
-from effects.names import is_storable
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import NameUnusableError
+from effects.vocabulary.names import is_storable
 from tests.core.declared import Charge, Plain
 from tests.core.people import PAYLOAD, person
 

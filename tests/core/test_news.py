@@ -14,16 +14,19 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 import effects
-from effects import audit, background, exceptions, operators, transitions
-from effects._locks import now as clock
+from effects import transitions
+from effects.inspection import audit
+from effects.journal.locks import now as clock
 from effects.models import Execution, Receipt
 from effects.models.base import new_id
-from effects.states import ExecutionState
+from effects.runtime import background, operators
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import News, Says
 from effects.transitions import news as transitions_news
 from effects.transitions.lookups import LOOKUP_BUDGET
-from effects.types import monotonic
+from effects.vocabulary import exceptions
+from effects.vocabulary.states import ExecutionState
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Approved, Charge, Deduplicated
 from tests.core.people import PAYLOAD, person
 from tests.core.racing import PATIENCE, held, in_thread, together, wait_until_blocked

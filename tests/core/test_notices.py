@@ -10,11 +10,12 @@ from django.contrib.auth.models import Permission
 from django.db import connection, transaction
 
 import effects
-from effects import background, transitions
+from effects import transitions
 from effects.models import Approval, Execution, PendingNotice
-from effects.notices import Notice
-from effects.reconcilers import send_notices
-from effects.reconcilers._batches import AGAIN
+from effects.people.notices import Notice
+from effects.runtime import background
+from effects.sweeps import send_notices
+from effects.sweeps._batches import AGAIN
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import notices as ends
 from tests.core.declared import Approved, Charge, Order

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 
 import effects
 from effects import transitions
-from effects.effect import _registry, get_effect
-from effects.intents import make_intent
+from effects.declarations.effect import _registry, get_effect
 from effects.models import Execution, Request
 from effects.models.base import new_id
-from effects.reconcilers import SWEEPS, _batches
+from effects.sweeps import SWEEPS, _batches
 from effects.testing import provider_says, run_due
-from effects.types import monotonic
+from effects.transitions.intents import make_intent
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Approved, Charge, ChargePayload, Plain, Renamed
 from tests.core.people import asked, person
 from tests.core.test_requests import conclude, handled, opened

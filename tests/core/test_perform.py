@@ -8,15 +8,15 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import effects
-from effects import failures
-from effects.background import run
-from effects.exceptions import (
+from effects.models import Attempt, Execution, Receipt
+from effects.models.base import new_id
+from effects.runtime.background import run
+from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import failures
+from effects.vocabulary.exceptions import (
     ExecutionNotFoundError,
     OutcomeError,
 )
-from effects.models import Attempt, Execution, Receipt
-from effects.models.base import new_id
-from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import (
     Charge,
     ChargePayload,

@@ -9,14 +9,14 @@ import pytest
 
 import effects
 from effects import transitions
-from effects.background import run
-from effects.exceptions import FencedError
-from effects.failures import classify
 from effects.models import Attempt, Execution, Receipt
 from effects.models.base import new_id
+from effects.runtime.background import run
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import NotSentInTime, PermitDecision
-from effects.types import monotonic
+from effects.vocabulary.exceptions import FencedError
+from effects.vocabulary.failures import classify
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Charge, ChargePayload, Deduplicated, Plain
 from tests.core.racing import OnSend
 

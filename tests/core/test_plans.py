@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 import effects
 from effects.models import Approval, Execution, Request
-from effects.reconcilers import SWEEPS
+from effects.sweeps import SWEEPS
 from effects.transitions import list_prunable, open_request
 from tests.core.declared import Approved, Plain
 from tests.core.people import PAYLOAD, asked, person

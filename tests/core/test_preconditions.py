@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 import effects
-from effects import background
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload, Conditional
 from tests.core.reading import row_of

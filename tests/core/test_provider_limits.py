@@ -11,13 +11,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 import effects
-from effects import background, operators, transitions
+from effects import transitions
 from effects.models import Execution, Receipt
 from effects.models.base import new_id
-from effects.reconcilers import look_up_due
+from effects.runtime import background, operators
+from effects.sweeps import look_up_due
 from effects.testing import provider_says, time_passes
 from effects.transitions import _limits, _rows
-from effects.types import monotonic
+from effects.vocabulary.types import monotonic
 from tests.core.counting import counted
 from tests.core.declared import Approved, Charge, Deduplicated, Noted, Order
 from tests.core.people import PAYLOAD, approve, asked, live, person

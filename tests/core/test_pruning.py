@@ -14,10 +14,11 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 
 import effects
-from effects import audit, transitions
-from effects._locks import now as clock
+from effects import transitions
+from effects.inspection import audit
+from effects.journal.locks import now as clock
 from effects.models import Execution, Receipt, Request
-from effects.reconcilers import prune
+from effects.sweeps import prune
 from effects.testing import provider_says, time_passes
 from effects.transitions import tombstones
 from effects.transitions._words import holds_words

@@ -17,13 +17,13 @@ from django.db import IntegrityError, connection, models, transaction
 
 import effects
 from effects import transitions
-from effects.background import look_up, run
-from effects.exceptions import FencedError, NotEntitledError, PayloadConflictError
 from effects.models import Approval, Attempt, Execution, Receipt
 from effects.models.base import new_id
+from effects.runtime.background import look_up, run
 from effects.testing import provider_says, time_passes
 from effects.transitions import PermitDecision
-from effects.types import monotonic
+from effects.vocabulary.exceptions import FencedError, NotEntitledError, PayloadConflictError
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Charge, ChargePayload, Deduplicated, Plain, Ruled
 from tests.core.racing import PATIENCE, OnSend, held, in_thread, together, wait_until_blocked
 from tests.core.unlocked import read_clock_before_locks, remove_locks

@@ -20,12 +20,12 @@ from django.db import connection, connections
 from django.test import utils
 
 import effects
-from effects import _test_runs
-from effects._test_runs import ALLOWED, in_tests
 from effects.contrib.mail.effects import SendEmail
 from effects.contrib.mail.message import Email
 from effects.models import Attempt, Execution
-from effects.reconcilers import SWEEPS
+from effects.runtime import test_runs
+from effects.runtime.test_runs import ALLOWED, in_tests
+from effects.sweeps import SWEEPS
 from effects.testing import UnscriptedCallError, provider_says, real_calls, run_due, time_passes
 from tests.core.declared import ChargePayload
 
@@ -202,7 +202,7 @@ def test_a_test_run_is_recognised(monkeypatch: pytest.MonkeyPatch, pytest_says: 
 
 def test_production_with_an_outbox_is_no_test_run(untold: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The in-memory mail backend makes `mail.outbox` in any process: that alone stops no payment."""
-    for name in _test_runs._PYTEST:
+    for name in test_runs._PYTEST:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delattr(utils._TestState, "saved_data")
     mail.get_connection("django.core.mail.backends.locmem.EmailBackend")
@@ -239,9 +239,9 @@ def test_a_process_that_a_test_starts_calls_nobody(untold: None) -> None:
 
 MARKED = """
 import pytest
-from effects._test_runs import UnscriptedCallError, refuse_real_call
+from effects.runtime.test_runs import UnscriptedCallError, refuse_real_call
 from effects.contrib.mail.effects import SendEmail
-from effects.effect import get_effect
+from effects.declarations.effect import get_effect
 
 @pytest.fixture
 def call(settings):

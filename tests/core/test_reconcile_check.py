@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import effects
-from effects import background, operators, transitions
+from effects import transitions
+from effects.journal.snapshots import ExecutionSnapshot
 from effects.models import Execution, Receipt
-from effects.reconcilers import look_up_due
-from effects.snapshots import ExecutionSnapshot
+from effects.runtime import background, operators
+from effects.sweeps import look_up_due
 from effects.testing import provider_says, time_passes
 from effects.transitions import deferrals
 from effects.transitions.lookups import REFUSED_DELAY

@@ -12,10 +12,14 @@ from django.db import transaction
 from django.utils import timezone
 
 import effects
-from effects import _current, exceptions, operations, operators, transitions
+from effects import transitions
+from effects.declarations import operations
+from effects.declarations.operations import NotFinished, ProtectedOperation, StoredAnswer
+from effects.journal import current
 from effects.models import Receipt, Request, RequestExecution, Resolution
-from effects.operations import NotFinished, ProtectedOperation, StoredAnswer
+from effects.runtime import operators
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, Noted
 from tests.core.people import PAYLOAD
 
@@ -59,10 +63,10 @@ def opened(key: str = "c-1", **options: Any) -> Request:
 def handled(request: Request, *calls: Callable[[], Any]) -> list[Any]:
     """Make the calls as the request's handler."""
     view = ProtectedOperation(VIEW, "journaled", performs=None if request.is_opaque else tuple(request.declared or ()))
-    handle = _current.RequestHandle(
+    handle = current.RequestHandle(
         id=request.pk, epoch=request.epoch, operation=view, tenant="acme", subject="user:1", actor=effects.Actor("ann")
     )
-    with _current.in_request(handle):
+    with current.in_request(handle):
         return [call() for call in calls]
 
 
@@ -398,7 +402,7 @@ def test_a_view_that_cannot_be_imported_holds_its_requests_back(monkeypatch: pyt
     def broken(name: str) -> Any:
         raise ImportError("urls.py is broken")
 
-    monkeypatch.setattr("effects.settlement.find_operation", broken)
+    monkeypatch.setattr("effects.transitions.settlement.find_operation", broken)
     request = opened()
     in_doubt(request)
     conclude(request)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import effects
-from effects import failures, types
-from effects.background import run
 from effects.models import Attempt, Execution
+from effects.runtime.background import run
 from effects.signals import execution_changed
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import failures, types
 from tests.core.declared import (
     Charge,
     ChargePayload,

@@ -8,8 +8,8 @@ import pytest
 from django.db import transaction
 
 import effects
-from effects import exceptions
 from effects.models import Execution
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Plain
 from tests.core.people import PAYLOAD, asked, live, person
 from tests.core.racing import together

@@ -9,11 +9,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 import effects
-from effects.checks.rules import check_risk_rules
-from effects.exceptions import NotEntitledError
+from effects.inspection.checks.rules import check_risk_rules
 from effects.models import Approval, Execution
 from effects.testing import provider_says, run_due
-from effects.types import ApprovalRule
+from effects.vocabulary.exceptions import NotEntitledError
+from effects.vocabulary.types import ApprovalRule
 from tests.core.declared import Approved, ChargePayload, LowRisk, Plain, Renamed
 
 PAYLOAD = ChargePayload("c", 1)

@@ -12,9 +12,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 import effects
-from effects import exceptions
 from effects.models import Attempt, Execution
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Charge, Patient, Plain
 from tests.core.people import PAYLOAD, person
 

@@ -12,12 +12,12 @@ from django.urls import reverse
 from prometheus_client import CollectorRegistry
 
 import effects
-from effects._locks import now
-from effects.checks.recorded import check_standstill
+from effects.inspection.checks.recorded import check_standstill
+from effects.inspection.standstill import LATE, standstills
+from effects.journal.locks import now
 from effects.metrics import JournalCollector
 from effects.models import Execution, Heartbeat, PendingNotice, Request
-from effects.reconcilers import SWEEPS, _batches
-from effects.standstill import LATE, standstills
+from effects.sweeps import SWEEPS, _batches
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Approved, Charge, Noted, Plain
 from tests.core.people import PAYLOAD, person

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import effects
-from effects import states
 from effects.models import Approval, Attempt, Execution, Request
-from effects.states import (
+from effects.vocabulary import states
+from effects.vocabulary.states import (
     EXECUTION_EDGES,
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,

@@ -9,11 +9,15 @@ from uuid import uuid4
 import pytest
 
 import effects
-from effects import _current, background, exceptions, operations, transitions
+from effects import transitions
+from effects.declarations import operations
+from effects.declarations.operations import ProtectedOperation, StoredAnswer
+from effects.journal import current
 from effects.models import Approval, Execution, Receipt, Request, RequestExecution
-from effects.operations import ProtectedOperation, StoredAnswer
+from effects.runtime import background
 from effects.testing import provider_says, run_due
 from effects.transitions import successions
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
 from tests.core.racing import held, in_thread, second_connection, together, wait_until_blocked
@@ -205,10 +209,10 @@ def opened(key: str) -> Request:
 def handled(request: Request, call: Callable[[], Any]) -> Any:
     """Make the call as the request's handler."""
     operation = ProtectedOperation(VIEW, "journaled", performs=(Plain.operation,))
-    handle = _current.RequestHandle(
+    handle = current.RequestHandle(
         id=request.pk, epoch=request.epoch, operation=operation, tenant="", subject="user:1", actor=effects.Actor("ann")
     )
-    with _current.in_request(handle):
+    with current.in_request(handle):
         return call()
 
 

@@ -15,10 +15,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import effects
-from effects import reconcilers, transitions
-from effects._commits import journal_place
+from effects import sweeps, transitions
+from effects.journal.commits import journal_place
 from effects.models import Execution, Heartbeat, Receipt
-from effects.reconcilers import SWEEPS, _batches
+from effects.sweeps import SWEEPS, _batches
 from effects.testing import provider_says, time_passes
 from tests.core.declared import Charge, Order
 from tests.core.people import PAYLOAD
@@ -45,9 +45,9 @@ def test_a_batch_is_bounded_and_begins_with_the_oldest() -> None:
     """Five thousand rows due after an outage are no stampede."""
     pending(5)
     published: list[str] = []
-    reconcilers.run_due.run_once(2, published.append)
+    sweeps.run_due.run_once(2, published.append)
     assert keys(published) == ["k0", "k1"]
-    reconcilers.run_due.run_once(2, published.append)
+    sweeps.run_due.run_once(2, published.append)
     assert keys(published) == ["k0", "k1", "k2", "k3"]
 
 
@@ -56,10 +56,10 @@ def test_a_row_that_was_handed_out_is_left_alone_for_a_while_and_comes_again() -
     pending(1)
     published: list[str] = []
     for _ in range(3):
-        reconcilers.run_due.run_once(publish=published.append)
+        sweeps.run_due.run_once(publish=published.append)
     assert len(published) == 1
     time_passes(_batches.AGAIN)
-    reconcilers.run_due.run_once(publish=published.append)
+    sweeps.run_due.run_once(publish=published.append)
     assert len(published) == 2
 
 
@@ -90,12 +90,12 @@ def test_one_row_that_always_raises_stops_no_other_and_comes_again(
             raise ZeroDivisionError("bug")
         return Execution.objects.get(pk=execution_id)
 
-    monkeypatch.setattr("effects.background.run", handle)
-    counts = reconcilers.run_due.run_once(publish=handle if publish else None)
+    monkeypatch.setattr("effects.runtime.background.run", handle)
+    counts = sweeps.run_due.run_once(publish=handle if publish else None)
     assert keys(handled) == ["k0", "k1", "k2"]
     assert counts["errors"] == 1
     time_passes(_batches.AGAIN)
-    reconcilers.run_due.run_once(publish=handle if publish else None)
+    sweeps.run_due.run_once(publish=handle if publish else None)
     assert keys(handled).count("k1") == 2
 
 
@@ -104,7 +104,7 @@ def test_an_effect_that_is_gone_stops_no_other() -> None:
     pending(2)
     Execution.objects.filter(key="k0").update(operation="bank.gone")
     with provider_says(Charge, effects.Applied()):
-        counts = reconcilers.run_due.run_once()
+        counts = sweeps.run_due.run_once()
     assert counts == {"errors": 1, "completed": 1}
     assert Execution.objects.get(key="k0").state == "pending"
 
@@ -116,10 +116,10 @@ def test_expired_leases_and_lost_look_ups_are_found() -> None:
     row = Execution.objects.get()
     transitions.claim(row.pk)
     with provider_says(Order, look_up=effects.Found("ch_1")) as said:
-        reconcilers.look_up_due.run_once()
+        sweeps.look_up_due.run_once()
         assert said.look_ups == []
         time_passes(timedelta(minutes=1))
-        reconcilers.look_up_due.run_once()
+        sweeps.look_up_due.run_once()
     row.refresh_from_db()
     assert row.state == "completed"
 
@@ -134,11 +134,11 @@ def test_a_sweep_says_that_it_is_alive_once_a_minute(monkeypatch: pytest.MonkeyP
     beat = Heartbeat.objects.get(sweep="run_due")
     assert timezone.now() - beat.at < timedelta(minutes=1)
     pending(1)
-    reconcilers.run_due.run_once(publish=lambda execution_id: None)
+    sweeps.run_due.run_once(publish=lambda execution_id: None)
     assert Heartbeat.objects.get(sweep="run_due").at == beat.at - timedelta(seconds=1)
     monkeypatch.setattr(_batches, "_last_done", {})
     time_passes(_batches.AGAIN)
-    reconcilers.run_due.run_once(publish=lambda execution_id: None)
+    sweeps.run_due.run_once(publish=lambda execution_id: None)
     assert Heartbeat.objects.get(sweep="run_due").counts == {"published": 1}
 
 
@@ -164,7 +164,7 @@ def test_the_command_does_one_pass_of_all_sweeps() -> None:
 def race() -> list[str]:
     """Let three sweeps take the same three rows at one instant; return all that they published."""
     published: list[str] = []
-    results = together(*[lambda: reconcilers.run_due.run_once(publish=published.append)] * 3)
+    results = together(*[lambda: sweeps.run_due.run_once(publish=published.append)] * 3)
     assert not [result for result in results if isinstance(result, Exception)]
     return published
 
@@ -199,9 +199,9 @@ def test_a_sweep_does_not_wait_for_a_row_that_somebody_works_on() -> None:
     busy = Execution.objects.get(key="k0")
     published: list[str] = []
     with held("effects_execution", busy.pk):
-        reconcilers.run_due.run_once(publish=published.append)
+        sweeps.run_due.run_once(publish=published.append)
     assert keys(published) == ["k1"]
-    reconcilers.run_due.run_once(publish=published.append)
+    sweeps.run_due.run_once(publish=published.append)
     assert keys(published) == ["k1", "k0"]
 
 
@@ -218,10 +218,10 @@ def test_a_sweep_overtaken_by_the_next_sends_nothing_twice() -> None:
         return effects.Applied()
 
     with provider_says(Charge, slow) as said:
-        thread, result = in_thread(reconcilers.run_due.run_once)
+        thread, result = in_thread(sweeps.run_due.run_once)
         assert in_call.wait(PATIENCE)
         Execution.objects.update(swept_until=None)
-        assert reconcilers.run_due.run_once() == {"completed": 2}
+        assert sweeps.run_due.run_once() == {"completed": 2}
         go_on.set()
         thread.join(PATIENCE)
     assert result[0]["completed"] == 3

@@ -11,13 +11,15 @@ from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
 import effects
-from effects import exceptions, operators, transitions
+from effects import transitions
+from effects.declarations.operations import StoredAnswer
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, Resolution
-from effects.operations import StoredAnswer
-from effects.outcomes import MissingOutput
-from effects.reconcilers import SWEEPS
+from effects.runtime import operators
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import tombstones
+from effects.vocabulary import exceptions
+from effects.vocabulary.outcomes import MissingOutput
 from tests.core.declared import Approved, Charge, ChargePayload, Noted, Order, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
 from tests.core.racing import together

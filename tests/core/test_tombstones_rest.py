@@ -11,13 +11,16 @@ import pytest
 from django.utils import timezone
 
 import effects
-from effects import audit, exceptions, operators, transitions
+from effects import transitions
+from effects.inspection import audit
 from effects.models import Execution, Receipt
-from effects.reconcilers import SWEEPS
-from effects.states import EXECUTION_SETTLED, ExecutionState
+from effects.runtime import operators
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
 from effects.transitions import News, Says
 from effects.transitions._words import holds_words
+from effects.vocabulary import exceptions
+from effects.vocabulary.states import EXECUTION_SETTLED, ExecutionState
 from tests.core.declared import Noted, Plain
 from tests.core.people import PAYLOAD
 from tests.core.test_requests import answers, conclude, handled, opened

@@ -9,11 +9,11 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 
 import effects
-from effects.exceptions import (
-    OpenTransactionError,
-)
 from effects.models import Execution
 from effects.testing import provider_says, run_due
+from effects.vocabulary.exceptions import (
+    OpenTransactionError,
+)
 from tests.core.declared import (
     Charge,
     ChargePayload,

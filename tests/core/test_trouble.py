@@ -8,12 +8,15 @@ import pytest
 from django.urls import reverse
 
 import effects
-from effects import _faults, _foreign, background, operators, transitions
-from effects._locks import now
+from effects import transitions
+from effects.inspection.standstill import standstills
+from effects.journal import faults
+from effects.journal.locks import now
 from effects.models import Execution, Request
-from effects.reconcilers import SWEEPS
-from effects.standstill import standstills
+from effects.runtime import background, operators
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import foreign
 from tests.core.declared import Charge, ChargePayload, Deduplicated, Noted, Plain
 from tests.core.test_requests import answers, conclude, opened
 from tests.core.test_requests import in_doubt as doubtful
@@ -31,11 +34,11 @@ def dies() -> None:
         if point.endswith("before_commit"):
             left[0] -= 1
             if not left[0]:
-                _faults.disarm()
+                faults.disarm()
             raise SystemExit(137)
 
-    if _foreign.present_try() is not None:
-        _faults.arm(watch)
+    if foreign.present_try() is not None:
+        faults.arm(watch)
     raise SystemExit(137)
 
 

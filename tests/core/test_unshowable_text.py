@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import effects
-from effects import canonical, operators
-from effects.exceptions import NameUnusableError, PayloadError
 from effects.models import Approval, Execution, Receipt
+from effects.runtime import operators
 from effects.testing import provider_says
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import NameUnusableError, PayloadError
 from tests.core.declared import Approved, Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD, person
 

@@ -15,12 +15,14 @@ from django.core.management import call_command
 from django.urls import reverse
 
 import effects
-from effects import background, exceptions, operators, transitions
-from effects.effect import get_effect
+from effects import transitions
+from effects.declarations.effect import get_effect
+from effects.declarations.operations import StoredAnswer
 from effects.models import Execution, Receipt, Request
-from effects.operations import StoredAnswer
-from effects.outcomes import MissingOutput
+from effects.runtime import background, operators
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
+from effects.vocabulary.outcomes import MissingOutput
 from tests.core.declared import Charge, ChargePayload, Noted, Opaque, Order, Plain
 from tests.core.people import PAYLOAD, approve, asked, person
 from tests.core.test_requests import answers, conclude, handled, opened

@@ -24,12 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import effects
-from effects import canonical, outputs
-from effects.effect import get_effect
-from effects.exceptions import PayloadConflictError, PayloadError
-from effects.fidelity import refuse_changed
+from effects.declarations.effect import get_effect
+from effects.journal import outputs
 from effects.models import Execution
 from effects.testing import provider_says, run_due
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import PayloadConflictError, PayloadError
+from effects.vocabulary.fidelity import refuse_changed
 from tests.core.declared import Order as Looked
 from tests.core.people import PAYLOAD
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from effects import _locks
-from effects._commits import note_xid
+from effects.journal import locks
+from effects.journal.commits import note_xid
 
 
 def remove_locks(monkeypatch: pytest.MonkeyPatch, racers: int, last: str) -> None:
@@ -21,7 +21,7 @@ def remove_locks(monkeypatch: pytest.MonkeyPatch, racers: int, last: str) -> Non
             everybody_has_read.wait(10)
         return row
 
-    monkeypatch.setattr(_locks, "_lock", read)
+    monkeypatch.setattr(locks, "_lock", read)
 
 
 def read_clock_before_locks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def read_clock_before_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     def lock(model: Any, column: str, value: object, also: str = "") -> Any:
         return _read(model, column, value, f"{also} FOR NO KEY UPDATE", clock="statement_timestamp()")
 
-    monkeypatch.setattr(_locks, "_lock", lock)
+    monkeypatch.setattr(locks, "_lock", lock)
 
 
 def _read(model: Any, column: str, value: object, also: str, clock: str = "clock_timestamp()") -> Any:

@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from django.db import connection
 
-from effects.exceptions import EffectsError
 from effects.models import Approval, Execution, Request, RequestExecution
-from effects.states import (
+from effects.testing import time_passes
+from effects.vocabulary.exceptions import EffectsError
+from effects.vocabulary.states import (
     APPROVAL_LIVE,
     EXECUTION_SETTLED,
     REQUEST_ENDED,
@@ -22,7 +23,6 @@ from effects.states import (
     RequestState,
     values,
 )
-from effects.testing import time_passes
 from tests.crash import work
 from tests.crash.declared import EFFECTS, LAG
 from tests.crash.forks import CHILD_LOCK, Forks, Said

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from django.db import connection
 
 import effects
-from effects import canonical
+from effects.journal.summaries import digest_of_summary, summary_of
 from effects.models import Execution
-from effects.summaries import digest_of_summary, summary_of
+from effects.vocabulary import canonical
 from tests.crash import provider
 
 __all__ = ["APPROVERS", "EFFECTS", "LAG", "Payload", "payload_of"]

@@ -136,7 +136,7 @@ def _in_child(order: dict[str, Any]) -> dict[str, Any]:
 def _work(work: str, arguments: dict[str, Any], fault: str) -> dict[str, Any]:
     from django.db.backends.signals import connection_created
 
-    from effects import _faults
+    from effects.journal import faults
     from tests.crash.work import do
 
     connection_created.connect(_hold_lock)
@@ -147,7 +147,7 @@ def _work(work: str, arguments: dict[str, Any], fault: str) -> dict[str, Any]:
         points.append(point)
         act(point)
 
-    _faults.arm(watch)
+    faults.arm(watch)
     try:
         return {"points": points, "result": do(work, arguments), "fired": fired()}
     except Exception as error:  # noqa: BLE001 - the test judges it
@@ -165,12 +165,12 @@ def _fault(fault: str) -> tuple[Callable[[str], None], Callable[[], bool]]:
     `LOSE_REPLY@<point>` loses the answer of the COMMIT that follows, `LOSE_COMMIT@<point>` the COMMIT; what else there
     is comes by the environment.
     """
-    from effects import _faults
+    from effects.journal import faults
 
     lost, _, point = fault.rpartition("@")
     if not lost:
         os.environ["EFFECTS_FAULT"] = fault
-        return (_faults._kill_at(fault) if fault else lambda point: None), lambda: False
+        return (faults._kill_at(fault) if fault else lambda point: None), lambda: False
     from django.db import connections
 
     from tests.core.pg_proxy import Fault, PgProxy

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
-from effects import audit, canonical
-from effects._locks import now
-from effects.intents import approval_digest
+from effects.inspection import audit
+from effects.journal.locks import now
 from effects.models import Approval, Attempt, Execution, Request
-from effects.states import (
+from effects.transitions.intents import approval_digest
+from effects.vocabulary import canonical
+from effects.vocabulary.states import (
     EXECUTION_SETTLED,
     REQUEST_ENDED,
     ApprovalPurpose,

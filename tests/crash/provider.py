@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from effects._faults import reach
+from effects.journal.faults import reach
 
 __all__ = ["ADDRESS", "ask", "call", "running", "wait_held"]
 

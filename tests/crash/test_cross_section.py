@@ -48,7 +48,9 @@ def test_every_commit_is_a_point():
 
 def test_the_environment_kills():
     """`EFFECTS_FAULT=<point>:<nth>` kills any process that uses the library, at the nth time."""
-    code = "from effects._faults import reach; reach('send.replied'); print(1, flush=True); reach('send.replied')"
+    code = (
+        "from effects.journal.faults import reach; reach('send.replied'); print(1, flush=True); reach('send.replied')"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "EFFECTS_FAULT": "send.replied:2"}, capture_output=True,
         check=False,

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from effects import audit
-from effects._locks import now
-from effects.exceptions import EffectsError
+from effects.inspection import audit
+from effects.journal.locks import now
 from effects.testing import run_due, time_passes
+from effects.vocabulary.exceptions import EffectsError
 from tests.crash import work
 from tests.crash.cells import begin, wait_for_children
 from tests.crash.forks import Forks

@@ -12,10 +12,11 @@ from django.contrib.auth import get_user_model
 from django.test import Client, override_settings
 
 import effects
-from effects import background, operators, transitions
-from effects._locks import now
-from effects.notices import Notice
-from effects.reconcilers import SWEEPS
+from effects import transitions
+from effects.journal.locks import now
+from effects.people.notices import Notice
+from effects.runtime import background, operators
+from effects.sweeps import SWEEPS
 from tests.crash.declared import EFFECTS, payload_of
 
 __all__ = ["TELLING", "do", "hear"]

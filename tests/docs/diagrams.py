@@ -1,4 +1,4 @@
-"""The diagrams of `docs/reference/states.md`, drawn from the tables of `effects.states`.
+"""The diagrams of `docs/reference/states.md`, drawn from the tables of `effects.vocabulary.states`.
 
 `python -m tests.docs.diagrams` writes them into the page; a test compares them.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from effects.states import (
+from effects.vocabulary.states import (
     EXECUTION_EDGES,
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,

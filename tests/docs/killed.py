@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connections
 from django.test import Client
 
-from effects import _faults
+from effects.journal import faults
 from effects.testing import run_due, time_passes
 
 __all__ = ["check", "check_note"]
@@ -69,7 +69,7 @@ def _killed(order: str, point: str, kind: str = "refunds") -> None:
     connections.close_all()
     child = os.fork()
     if child == 0:
-        _faults.arm(_faults._kill_at(point))
+        faults.arm(faults._kill_at(point))
         _post(order, kind)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -14,19 +14,20 @@ from django.core.management.base import BaseCommand
 from rest_framework.throttling import BaseThrottle
 
 import effects
-from effects import celery, conf, states, tasks, testing
-from effects.audit import CODES as AUDIT_CODES
-from effects.checks import journal, messages, package, projects, recorded, rules, views
-from effects.effect import Effect
+from effects import celery, conf, tasks, testing
+from effects.declarations.effect import Effect
 from effects.http import answers, drf
 from effects.http.api import urls as api_urls
 from effects.http.api.problems import API_CODES
 from effects.http.api.serializers import ApprovalSerializer, ProposalSerializer
 from effects.http.decorators import idempotent
 from effects.http.problems import CODES, type_url
-from effects.reconcilers import SWEEPS
+from effects.inspection.audit import CODES as AUDIT_CODES
+from effects.inspection.checks import journal, messages, package, projects, recorded, rules, views
+from effects.sweeps import SWEEPS
 from effects.testing import faults
 from effects.testing.probe import PROBES
+from effects.vocabulary import states
 from effects_admin import inlines, permissions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT

@@ -22,10 +22,10 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 import effects
-from effects.exceptions import EffectsError
 from effects.http.decorators import idempotent
 from effects.models import Request
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import EffectsError
 from tests.core.declared import Charge
 from tests.http import does
 from tests.http.conftest import Sender

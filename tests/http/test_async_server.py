@@ -12,7 +12,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 import effects
-from effects import _faults, leases
+from effects.http import leases
+from effects.journal import faults
 from effects.models import Execution, Request
 from effects.testing import provider_says, time_passes
 from tests.core.declared import Charge
@@ -44,12 +45,12 @@ def hold_at() -> Iterator[Callable[[str], tuple[threading.Event, threading.Event
                 there.set()
                 assert go_on.wait(20)
 
-        _faults.arm(watch)
+        faults.arm(watch)
         return there, go_on
 
     yield arrange
     go_on.set()
-    _faults.disarm()
+    faults.disarm()
 
 
 def becomes(state: str, key: str = "k") -> bool:

@@ -20,11 +20,11 @@ from rest_framework.decorators import api_view
 from rest_framework.views import APIView
 
 import effects
-from effects.exceptions import LocalWriteError, OpenTransactionError, UndeclaredEffectError
 from effects.http.async_views import Handler, shielded
 from effects.http.decorators import idempotent
 from effects.models import Execution, Request
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import LocalWriteError, OpenTransactionError, UndeclaredEffectError
 from tests.core.declared import Charge
 from tests.http import async_shop
 from tests.http.reading import body, state

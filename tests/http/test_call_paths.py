@@ -20,10 +20,10 @@ from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
-from effects.checks import views as checks
 from effects.http.call_paths import protection_behind
 from effects.http.decorators import idempotent
 from effects.http.drf import ReplaySparingUserRateThrottle
+from effects.inspection.checks import views as checks
 from effects.models import Request
 from tests.http.conftest import Sender
 

@@ -9,9 +9,9 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 import effects
-from effects.exceptions import DuplicatePerformError
 from effects.models import Approval, Execution, Request
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import DuplicatePerformError
 from tests.core.declared import Approved, Charge, Plain
 from tests.http import does
 from tests.http.conftest import Sender

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 
-from effects.exceptions import MarkedForRollbackError
 from effects.models import Request
+from effects.vocabulary.exceptions import MarkedForRollbackError
 from tests.http import does, views
 from tests.http.conftest import Sender
 from tests.http.reading import body, code, state

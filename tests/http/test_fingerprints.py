@@ -15,7 +15,6 @@ from rest_framework.exceptions import ParseError, UnsupportedMediaType
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
-from effects.exceptions import PayloadError
 from effects.http.fingerprints import (
     DEFINITIONS,
     PARTS,
@@ -27,6 +26,7 @@ from effects.http.fingerprints import (
     differs,
     fingerprint,
 )
+from effects.vocabulary.exceptions import PayloadError
 from tests.http.asking import FORM, JSON, KINDS, as_is, drf, plain, same, upload
 
 

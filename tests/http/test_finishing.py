@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import Group
 
 import effects
-from effects.exceptions import LocalWriteError, UndeclaredEffectError
 from effects.models import Execution
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import LocalWriteError, UndeclaredEffectError
 from tests.core.declared import Charge
 from tests.http.conftest import Sender
 from tests.http.reading import state

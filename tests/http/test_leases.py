@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from effects import leases
-from effects.leases import Renewer
+from effects.http import leases
+from effects.http.leases import Renewer
 from effects.models import Request
 from effects.testing import time_passes
 from tests.core import racing

@@ -10,10 +10,10 @@ from django.db import connection
 
 import effects
 from effects.conf import settings as ours
-from effects.exceptions import CapacityError
 from effects.models import Execution, Request
 from effects.testing import provider_says
 from effects.transitions import _limits
+from effects.vocabulary.exceptions import CapacityError
 from tests.core.counting import counted
 from tests.core.declared import Approved, Charge
 from tests.http import does

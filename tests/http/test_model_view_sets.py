@@ -12,10 +12,10 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ModelViewSet
 
 import effects
-from effects.exceptions import LocalWriteError
 from effects.http.decorators import idempotent
 from effects.models import Execution
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import LocalWriteError
 from tests.core.declared import Charge
 from tests.http.asking import factory
 from tests.http.does import PAYLOAD, charge_answer

@@ -10,7 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.http import JsonResponse
 
-from effects import operations
+from effects.declarations import operations
 from effects.http.decorators import idempotent
 from tests.core.declared import Charge
 

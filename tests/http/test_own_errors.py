@@ -12,11 +12,11 @@ from django.urls import clear_url_caches, path
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.views import APIView
 
-from effects import exceptions
-from effects.exceptions import EffectsError
 from effects.http.decorators import idempotent
 from effects.http.problems import CODES
-from effects.outcomes import Rejected
+from effects.vocabulary import exceptions
+from effects.vocabulary.exceptions import EffectsError
+from effects.vocabulary.outcomes import Rejected
 from tests.http.conftest import Sender
 from tests.http.reading import body, code
 

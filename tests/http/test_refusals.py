@@ -12,10 +12,10 @@ from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
 import effects
-from effects.exceptions import JournalUnavailableError, OutcomeUnrecordedError
 from effects.http import journaled
 from effects.models import Execution, Request
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import JournalUnavailableError, OutcomeUnrecordedError
 from tests.core.declared import Charge
 from tests.http import does
 from tests.http.conftest import Sender

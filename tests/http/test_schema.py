@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from effects.http.problems import CODES
 from effects.models import Request
-from effects.states import ExecutionState, RequestState
+from effects.vocabulary.states import ExecutionState, RequestState
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 

@@ -10,8 +10,8 @@ from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql as composed
 
-from effects import _sql
 from effects.http.statements import is_read
+from effects.journal import statements
 from effects.models import Request
 from tests.http.conftest import Sender
 from tests.http.reading import state
@@ -182,16 +182,16 @@ def _run_read_only(text: str) -> None:
 )
 def test_the_words_say_what_was_found(text: str, words: str) -> None:
     """"Writes" of what writes; what is only not known to read is not called a write."""  # fmt: skip
-    assert _sql.why_no_read(text) == words
+    assert statements.why_no_read(text) == words
 
 
 def test_verdicts_are_remembered_within_bounds() -> None:
     """A text is judged once; a long one is not kept, and the oldest make room."""
-    _sql._remembered.cache_clear()
+    statements._remembered.cache_clear()
     for _ in range(3):
         assert is_read("SELECT 1")
     assert not is_read("DELETE FROM t WHERE a IN (" + ", ".join(["%s"] * 10_000) + ")")
-    assert _sql._remembered.cache_info()[:4] == (2, 1, _sql.REMEMBERED, 1)
+    assert statements._remembered.cache_info()[:4] == (2, 1, statements.REMEMBERED, 1)
 
 
 IN_VIEWS = pytest.mark.parametrize(
@@ -261,4 +261,4 @@ def test_a_cache_in_the_database_is_no_record(cache_table: None, send: Sender, d
 )
 def test_only_what_the_cache_itself_says_passes(cache_table: None, sql: str) -> None:
     """Its own statements on its own table, one at a time."""
-    assert not _sql.is_cache_write(sql, connection)
+    assert not statements.is_cache_write(sql, connection)

@@ -12,8 +12,8 @@ from django.urls import path
 
 import effects
 from effects.http.status import status_url
+from effects.journal.queries import get_request
 from effects.models import Request
-from effects.queries import get_request
 from effects.testing import provider_says
 from effects_admin.cases import RequestCase
 from tests.core.declared import Charge

@@ -14,11 +14,11 @@ from django.urls import clear_url_caches
 from django.utils import timezone
 
 import effects
-from effects import operators
-from effects.exceptions import LocalWriteError
 from effects.models import Execution, Request
-from effects.reconcilers import SWEEPS
+from effects.runtime import operators
+from effects.sweeps import SWEEPS
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary.exceptions import LocalWriteError
 from tests.core.declared import Approved, Charge, Plain
 from tests.core.people import PAYLOAD
 from tests.http.conftest import Sender

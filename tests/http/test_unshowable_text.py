@@ -11,10 +11,10 @@ from django.urls import clear_url_caches
 from rest_framework.response import Response
 
 import effects
-from effects.exceptions import PayloadError
 from effects.http.problems import problem
 from effects.models import Execution, Request
 from effects.testing import provider_says
+from effects.vocabulary.exceptions import PayloadError
 from tests.core.declared import Charge, ChargePayload
 from tests.core.people import PAYLOAD
 from tests.http import does

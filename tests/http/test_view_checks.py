@@ -15,9 +15,9 @@ from rest_framework.decorators import api_view
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from effects.checks import views
-from effects.checks.messages import TAG, link
 from effects.http.decorators import idempotent
+from effects.inspection.checks import views
+from effects.inspection.checks.messages import TAG, link
 from tests.core.declared import Charge
 
 urlpatterns: list[Any] = []

@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 from effects import transitions
-from effects.operations import StoredAnswer
-from effects.replay import Decision, InProgress, Replay, begin
+from effects.declarations.operations import StoredAnswer
+from effects.http.replay import Decision, InProgress, Replay, begin
 from effects.transitions import Opened, Opening
 from tests.http import does
 from tests.http.conftest import Sender

@@ -11,9 +11,9 @@ import pytest
 
 import effects
 from effects.contrib.httpx import ApiRequest, CallApi
-from effects.failures import SendError
 from effects.models.base import new_id
-from effects.types import Context, Permit, monotonic
+from effects.vocabulary.failures import SendError
+from effects.vocabulary.types import Context, Permit, monotonic
 from tests.stripe.scripted import Scripted, serve
 
 
@@ -36,7 +36,7 @@ class Transfer(CallApi[dict[str, Any]]):
     def look_up_request(self, context: Any) -> ApiRequest:
         return ApiRequest("GET", f"{self.url}/transfers", params={"key": context.provider_key})
 
-    def verdict(self, context: Any, answer: Any) -> effects.verdicts.Verdict:
+    def verdict(self, context: Any, answer: Any) -> effects.vocabulary.verdicts.Verdict:
         found = answer.json()["data"]
         if not found:
             return effects.Absent()

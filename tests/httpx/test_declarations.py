@@ -9,8 +9,8 @@ import pytest
 import effects
 from effects.contrib.httpx import ApiRequest, CallApi
 from effects.contrib.statuses import PROOF
-from effects.effect import Effect
-from effects.exceptions import EffectDefinitionError
+from effects.declarations.effect import Effect
+from effects.vocabulary.exceptions import EffectDefinitionError
 from tests.docs.blocks import ROOT
 from tests.docs.test_reference import rows
 from tests.httpx.conftest import told

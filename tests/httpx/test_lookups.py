@@ -10,8 +10,8 @@ import pytest
 
 import effects
 from effects.contrib.httpx import ApiRequest
-from effects.types import monotonic
-from effects.verdicts import Absent, Found, Inconclusive, Unreachable
+from effects.vocabulary.types import monotonic
+from effects.vocabulary.verdicts import Absent, Found, Inconclusive, Unreachable
 from tests.httpx.conftest import Transfer, context_for, declared
 from tests.stripe.scripted import Scripted
 

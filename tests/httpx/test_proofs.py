@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import effects
-from effects import failures
 from effects.contrib.statuses import PROOF
-from effects.failures import Declined, Doubt, Forbidden, InvalidRequest, NotNow, Stale, Unauthenticated
-from effects.states import ExecutionReason
-from effects.types import Applied, Submitted
+from effects.vocabulary import failures
+from effects.vocabulary.failures import Declined, Doubt, Forbidden, InvalidRequest, NotNow, Stale, Unauthenticated
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import Applied, Submitted
 from tests.httpx.conftest import Transfer, context_for, declared
 from tests.stripe.scripted import Scripted
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from effects.contrib.httpx import ApiRequest
-from effects.failures import Doubt, NotSent
-from effects.states import ExecutionReason
-from effects.types import Applied, monotonic
+from effects.vocabulary.failures import Doubt, NotSent
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import Applied, monotonic
 from tests.httpx.conftest import asking, context_for, declared, fails, trusting
 from tests.stripe.scripted import Scripted
 

@@ -12,9 +12,9 @@ import pytest
 
 import effects
 from effects.contrib.httpx import ApiRequest
-from effects.failures import Doubt, InvalidRequest, NotSent
-from effects.states import ExecutionReason
-from effects.types import Applied, monotonic
+from effects.vocabulary.failures import Doubt, InvalidRequest, NotSent
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import Applied, monotonic
 from tests.httpx.conftest import Transfer, asking, context_for, declared, fails, told
 from tests.stripe.scripted import Scripted, serve
 

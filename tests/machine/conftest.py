@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 from django.db import connection
 
-from effects.states import EXECUTION_EDGES, REQUEST_EDGES
 from effects.transitions import digests
+from effects.vocabulary.states import EXECUTION_EDGES, REQUEST_EDGES
 
 hypothesis.settings.register_profile(
     "normal",

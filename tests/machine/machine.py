@@ -17,12 +17,12 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from effects import operators
-from effects._locks import now
+from effects.journal.locks import now
 from effects.models import Execution, Receipt, Request
-from effects.reconcilers import SWEEPS
-from effects.states import EXECUTION_IN_DOUBT, EXECUTION_SETTLED, ExecutionState, RequestState, values
+from effects.runtime import operators
+from effects.sweeps import SWEEPS
 from effects.testing import run_due
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, EXECUTION_SETTLED, ExecutionState, RequestState, values
 from tests.machine.declared import EFFECTS, Machine
 from tests.machine.oracle import Oracle, Violation
 from tests.machine.provider import Answer, Look

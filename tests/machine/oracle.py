@@ -10,7 +10,7 @@
 - approvals: spent before the wire, once (or, covering retries, while all earlier ones are proven absent), by enough
   distinct people who did not ask, on the digest of the bytes that were on the wire and of what was shown then;
 - what undoes another execution never sends, and the reverse;
-- receipts replay to the row, attempts and licences fit it (`effects.audit`);
+- receipts replay to the row, attempts and licences fit it (`effects.inspection.audit`);
 - the settled hook's rows: one for each settling, none for anything else, and the newest says what the row says;
 - a request ends only when what it holds is settled, is released only when all that it performed is rejected, never
   changes its answer, and what was told to be safe under a new key is never applied.
@@ -25,14 +25,16 @@ from uuid import UUID
 
 from django.db import connection
 
-from effects import audit, canonical, replay
-from effects.audit import attempts, cases, licences, told
-from effects.audit.replay import differences
-from effects.eligibility import requester_ids
-from effects.intents import approval_digest
+from effects.http import replay
+from effects.inspection import audit
+from effects.inspection.audit import attempts, cases, licences, told
+from effects.inspection.audit.replay import differences
+from effects.journal.snapshots import request_snapshot
 from effects.models import Attempt, Execution, Receipt, Request, RequestExecution
-from effects.snapshots import request_snapshot
-from effects.states import (
+from effects.people.eligibility import requester_ids
+from effects.transitions.intents import approval_digest
+from effects.vocabulary import canonical
+from effects.vocabulary.states import (
     EXECUTION_SETTLED,
     NOTHING_HAPPENED,
     REQUEST_ENDED,

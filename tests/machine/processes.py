@@ -11,12 +11,12 @@ from django.apps import apps
 from django.db import connection, models, transaction
 
 import effects
-from effects._current import RequestHandle
-from effects.effect import Effect
-from effects.operations import ProtectedOperation, StoredAnswer, find_operation
-from effects.summaries import digest_of_summary, summary_of
+from effects.declarations.effect import Effect
+from effects.declarations.operations import ProtectedOperation, StoredAnswer, find_operation
+from effects.journal.current import RequestHandle
+from effects.journal.summaries import digest_of_summary, summary_of
 from effects.transitions import Report
-from effects.types import Context, Permit
+from effects.vocabulary.types import Context, Permit
 from tests.machine.declared import Payload
 
 __all__ = [

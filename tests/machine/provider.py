@@ -14,9 +14,9 @@ from enum import Enum
 from typing import Any
 
 import effects
-from effects import canonical
-from effects.failures import Declined, NotNow, NotSent
-from effects.types import monotonic
+from effects.vocabulary import canonical
+from effects.vocabulary.failures import Declined, NotNow, NotSent
+from effects.vocabulary.types import monotonic
 
 __all__ = ["Answer", "Entry", "Look", "Order", "Provider"]
 

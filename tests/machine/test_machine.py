@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from effects._locks import now
+from effects.journal.locks import now
 from tests.machine.conftest import SEED
 from tests.machine.declared import (
     EFFECTS,

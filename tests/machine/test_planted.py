@@ -13,11 +13,13 @@ import hypothesis.errors
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from effects import _sending, failures, transitions
-from effects.failures import FailureClass
+from effects import transitions
 from effects.models import Attempt, Execution
-from effects.states import AttemptOutcome, ExecutionReason
+from effects.runtime import sending
 from effects.transitions import _licences, attempts, lookups
+from effects.vocabulary import failures
+from effects.vocabulary.failures import FailureClass
+from effects.vocabulary.states import AttemptOutcome, ExecutionReason
 from tests.machine import declared
 from tests.machine.machine import EffectsMachine
 from tests.machine.oracle import Violation
@@ -58,7 +60,7 @@ def take_a_timeout_for_a_failure(patch: pytest.MonkeyPatch) -> None:
         return classify(error)
 
     patch.setattr(failures, "classify", hopeful)
-    patch.setattr(_sending, "classify", hopeful)
+    patch.setattr(sending, "classify", hopeful)
 
 
 def clear_the_doubt_on_a_refusal(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from effects.models import Execution
-from effects.states import ExecutionState
+from effects.vocabulary.states import ExecutionState
 from tests.machine.declared import Authoritative
 from tests.machine.machine import people
 from tests.machine.oracle import Oracle

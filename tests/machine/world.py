@@ -15,21 +15,24 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import effects
-from effects import background, canonical, consequences, failures, operators, reconcilers, replay, transitions
-from effects._current import RequestHandle, in_request
-from effects._locks import now
-from effects.effect import Effect, get_effect
-from effects.exceptions import EffectsError, FencedError, OutcomeError, TooSoonError
-from effects.intents import make_intent
+from effects import sweeps, transitions
+from effects.declarations.effect import Effect, get_effect
+from effects.declarations.operations import ProtectedOperation, StoredAnswer, add_operation
+from effects.http import replay
+from effects.journal.current import RequestHandle, in_request
+from effects.journal.locks import now
+from effects.journal.snapshots import ExecutionSnapshot, context_of
+from effects.journal.summaries import summary_of
 from effects.models import Approval, Execution, Request
 from effects.models.base import new_id
-from effects.operations import ProtectedOperation, StoredAnswer, add_operation
-from effects.snapshots import ExecutionSnapshot, context_of
-from effects.summaries import summary_of
+from effects.runtime import background, consequences, operators
 from effects.testing import time_passes
 from effects.testing.faults import Interrupted, interrupt_at
 from effects.transitions import News, NotSentInTime, Opening, Says
-from effects.types import Actor, Context, Permit, monotonic
+from effects.transitions.intents import make_intent
+from effects.vocabulary import canonical, failures
+from effects.vocabulary.exceptions import EffectsError, FencedError, OutcomeError, TooSoonError
+from effects.vocabulary.types import Actor, Context, Permit, monotonic
 from tests.machine.declared import EFFECTS, Machine
 from tests.machine.processes import (
     Handler,
@@ -178,19 +181,19 @@ class World:
 
     def sweep(self, *names: str) -> None:
         """Run sweeps as beat does, with their workers."""
-        for name in names or reconcilers.SWEEPS:
-            reconcilers.SWEEPS[name].run_once()
+        for name in names or sweeps.SWEEPS:
+            sweeps.SWEEPS[name].run_once()
 
     def publish(self) -> None:
         """Run the sweeps that publish, and keep their messages."""
-        for sweep in (reconcilers.run_due, reconcilers.look_up_due):
+        for sweep in (sweeps.run_due, sweeps.look_up_due):
             sweep.run_once(publish=lambda ref, name=sweep.NAME: self.hints.append((name, ref)))
 
     def deliver(self, hint: tuple[str, str], *, again: bool = True) -> None:
         """Let a worker act on a message, late and once more as it may be."""
         if not again:
             self.hints.remove(hint)
-        work: Callable[[UUID], Any] = background.run if hint[0] == reconcilers.run_due.NAME else background.look_up
+        work: Callable[[UUID], Any] = background.run if hint[0] == sweeps.run_due.NAME else background.look_up
         with self.refusals():
             work(UUID(hint[1]))
 

@@ -17,7 +17,7 @@ from effects.conf import problems
 from effects.contrib.mail.effects import SendEmail
 from effects.contrib.mail.notices import MailNotices, notify
 from effects.models import Execution, PendingNotice
-from effects.notices import Notice, read_notice
+from effects.people.notices import Notice, read_notice
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Approved
 from tests.core.people import approve, asked, person

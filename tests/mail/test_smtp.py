@@ -15,9 +15,9 @@ from django.core import mail
 import effects
 from effects.contrib.mail.effects import SendEmail
 from effects.contrib.mail.message import Email, compose
-from effects.exceptions import PayloadError
 from effects.models import Attempt, Execution
 from effects.testing import run_due, time_passes
+from effects.vocabulary.exceptions import PayloadError
 from tests.mail.mailers import LOCMEM, SMTP, set_mailer
 from tests.mail.server import DRIP, DRIP_LETTERS, DROP, FLOOD, FLOOD_LINE, HANG, SmtpServer, free_port, smtp_server
 

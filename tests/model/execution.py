@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from effects.states import (
+from effects.vocabulary.states import (
     EXECUTION_EDGES,
     EXECUTION_IN_DOUBT,
     EXECUTION_OPEN,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from effects.states import Edge, Word, allows
+from effects.vocabulary.states import Edge, Word, allows
 
 __all__ = ["Explored", "Move", "NotInTable", "Step", "explore", "moves_of"]
 

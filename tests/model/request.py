@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from effects.states import REQUEST_EDGES, REQUEST_ENDED, RequestState
+from effects.vocabulary.states import REQUEST_EDGES, REQUEST_ENDED, RequestState
 from tests.model.explorer import Explored, Move, Step, explore
 
 __all__ = ["Config", "State", "check"]

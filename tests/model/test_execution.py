@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from effects.states import EXECUTION_EDGES, ExecutionState
+from effects.vocabulary.states import EXECUTION_EDGES, ExecutionState
 from tests.model.execution import Config, check
 from tests.model.explorer import Move, NotInTable, moves_of
 

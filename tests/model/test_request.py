@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from effects.states import REQUEST_EDGES, RequestState
+from effects.vocabulary.states import REQUEST_EDGES, RequestState
 from tests.model.explorer import Move, moves_of
 from tests.model.request import Config, check
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from effects.states import NOTHING_HAPPENED, ExecutionState
+from effects.vocabulary.states import NOTHING_HAPPENED, ExecutionState
 
 __all__ = ["Config", "State", "faults", "in_doubt", "readings", "without_gossip"]
 

@@ -89,7 +89,7 @@ MUTATIONS = (
         f"{_REQUESTS}::test_a_handler_that_was_taken_over_answers_nothing",
         (
             Edit(
-                "effects/_locks.py",
+                "effects/journal/locks.py",
                 "    if request.state != RequestState.RUNNING or request.epoch != epoch:",
                 "    if False:",
             ),
@@ -137,7 +137,7 @@ MUTATIONS = (
         "tests/scenarios/test_requests.py::test_one_key_stands_for_one_request",
         (
             Edit(
-                "effects/replay.py",
+                "effects/http/replay.py",
                 "    return Reused(tuple(parts)) if parts else None",
                 "    return None",
             ),
@@ -149,7 +149,7 @@ MUTATIONS = (
         "tests/scenarios/test_requests.py::test_told_that_a_new_key_is_safe_it_is",
         (
             Edit(
-                "effects/replay.py",
+                "effects/http/replay.py",
                 "    if not request.ended or not request.holds_key:\n        return False\n",
                 "    if not request.ended:\n        return True\n",
             ),
@@ -161,7 +161,7 @@ MUTATIONS = (
         "tests/http/test_doubt.py::test_row_49_safe_new_key",
         (
             Edit(
-                "effects/replay.py",
+                "effects/http/replay.py",
                 '    if request.is_opaque or request.local_writes or request.mode != "journaled":',
                 '    if request.local_writes or request.mode != "journaled":',
             ),
@@ -173,7 +173,7 @@ MUTATIONS = (
         "tests/scenarios/test_requests.py::test_a_client_that_never_heard_asks_again",
         (
             Edit(
-                "effects/replay.py",
+                "effects/http/replay.py",
                 "        if opened.made:\n            return Run(opened)",
                 "        if opened.made or (opened.request is not None and opened.request.ended):\n"
                 "            return Run(opened)",

@@ -27,7 +27,7 @@ MUTATIONS = (
         f"{_APPROVERS}::test_a_vote_of_somebody_who_left_does_not_make_the_quorum",
         (
             Edit(
-                "effects/eligibility.py",
+                "effects/people/eligibility.py",
                 "    return still_entitled(voters, rule, context_for(row, rule), by_login=by_login)",
                 "    return voters",
             ),
@@ -39,7 +39,7 @@ MUTATIONS = (
         f"{_APPROVERS}::test_everybody_meets_every_term",
         (
             Edit(
-                "effects/approvers.py",
+                "effects/people/approvers.py",
                 "        if all(_meets(user, term, context) for term in others):",
                 "        if True:",
             ),
@@ -49,7 +49,7 @@ MUTATIONS = (
         "a stranger takes back what others asked for",
         "§4 withdraw",
         "tests/core/test_approvals_matrix.py::test_everybody_tries_everything",
-        (Edit("effects/operators.py", "    if reason:\n        raise NotEntitledError(reason)\n", ""),),
+        (Edit("effects/runtime/operators.py", "    if reason:\n        raise NotEntitledError(reason)\n", ""),),
     ),
     Mutation(
         "a notice is forgotten before it is told",
@@ -57,7 +57,7 @@ MUTATIONS = (
         "tests/core/test_notices.py::test_a_failure_stops_nothing_and_is_tried_again_under_the_same_key",
         (
             Edit(
-                "effects/reconcilers/send_notices.py",
+                "effects/sweeps/send_notices.py",
                 "        with in_tenant(",
                 "        transitions.drop_notice(notice_id)\n        with in_tenant(",
             ),

@@ -8,7 +8,7 @@ __all__ = ["MUTATIONS"]
 
 _COLUMNS = "tests/audit/test_columns.py"
 _EACH = f"{_COLUMNS}::test_a_change_of_any_column_is_found_in_each_row"
-_TOLD = "effects/audit/told.py"
+_TOLD = "effects/inspection/audit/told.py"
 
 MUTATIONS = (
     Mutation(
@@ -21,7 +21,7 @@ MUTATIONS = (
         "the audit compares no receipt with its own digest",
         "promise 10",
         _EACH,
-        (Edit("effects/audit/replay.py", "        return lasting == now_lasting", "        return True"),),
+        (Edit("effects/inspection/audit/replay.py", "        return lasting == now_lasting", "        return True"),),
     ),
     Mutation(
         "the audit misses a hook that was erased",

@@ -62,7 +62,7 @@ MUTATIONS = (
         f"{_APPROVALS}::test_the_requester_decides_nothing",
         (
             Edit(
-                "effects/eligibility.py",
+                "effects/people/eligibility.py",
                 "    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):",
                 "    if False:",
             ),
@@ -84,7 +84,7 @@ MUTATIONS = (
         "an expired request for approval can be granted",
         "§4 vote",
         "tests/core/test_approvals_races.py::test_expired_while_waiting_for_the_lock_is_refused",
-        (Edit("effects/eligibility.py", "    if approval.decide_by <= at:", "    if False:"),),
+        (Edit("effects/people/eligibility.py", "    if approval.decide_by <= at:", "    if False:"),),
     ),
     Mutation(
         "an approver who left still licenses",
@@ -146,7 +146,7 @@ MUTATIONS = (
         f"{_LOOKUPS}::test_an_absence_before_the_barrier_is_not_believed",
         (
             Edit(
-                "effects/snapshots.py",
+                "effects/journal/snapshots.py",
                 '    return row.exposed_until + timedelta(seconds=row.contract["quiet"])',
                 "    return row.exposed_until - timedelta(days=1)",
             ),

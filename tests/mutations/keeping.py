@@ -20,7 +20,13 @@ MUTATIONS = (
         "what holds a secret is sent later",
         "§5 Secret",
         f"{_SECRETS}::test_what_is_sent_later_or_approved_first_is_refused_before_anything_is_written",
-        (Edit("effects/intents.py", "    if intent.holds_secrets:\n        raise", "    if False:\n        raise"),),
+        (
+            Edit(
+                "effects/transitions/intents.py",
+                "    if intent.holds_secrets:\n        raise",
+                "    if False:\n        raise",
+            ),
+        ),
     ),
     Mutation(
         "another secret is the same payload",
@@ -28,7 +34,7 @@ MUTATIONS = (
         f"{_SECRETS}::test_another_secret_under_the_same_key_is_another_payload",
         (
             Edit(
-                "effects/redaction.py",
+                "effects/journal/redaction.py",
                 "        text = secret.reveal()",
                 '        text = (secret.reveal() and "x")',
             ),
@@ -38,7 +44,7 @@ MUTATIONS = (
         "a text is cut before it is redacted",
         "§6 REDACTOR",
         "tests/redaction/test_redactor.py::test_a_secret_across_the_cut_leaves_no_half",
-        (Edit("effects/cleaning.py", "max(limit, _REDACTED_WHOLE) if _redactors else limit", "limit"),),
+        (Edit("effects/vocabulary/cleaning.py", "max(limit, _REDACTED_WHOLE) if _redactors else limit", "limit"),),
     ),
     Mutation(
         "an output that cannot be read counts as none",
@@ -46,7 +52,7 @@ MUTATIONS = (
         "tests/core/test_versions.py::test_an_output_that_cannot_be_read_permits_no_other_send",
         (
             Edit(
-                "effects/snapshots.py",
+                "effects/journal/snapshots.py",
                 '        return MissingOutput("unreadable", _UNREADABLE',
                 '        return None and MissingOutput("unreadable", _UNREADABLE',
             ),
@@ -92,12 +98,12 @@ MUTATIONS = (
         "one row that raises holds up its whole batch",
         "§7",
         "tests/core/test_pruning.py::test_rows_that_raise_stop_no_other_and_come_again",
-        (Edit("effects/reconcilers/prune.py", "            if middle:\n", "            if False:\n"),),
+        (Edit("effects/sweeps/prune.py", "            if middle:\n", "            if False:\n"),),
     ),
     Mutation(
         "a run that prunes never ends",
         "§7",
         "tests/core/test_pruning.py::test_no_batch_begins_after_the_time_is_spent",
-        (Edit("effects/reconcilers/prune.py", "        if clock() >= until:\n", "        if False:\n"),),
+        (Edit("effects/sweeps/prune.py", "        if clock() >= until:\n", "        if False:\n"),),
     ),
 )

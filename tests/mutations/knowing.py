@@ -17,7 +17,7 @@ MUTATIONS = (
         f"{_ANSWERS}::test_an_interrupt_beside_a_broken_transaction_goes_on_too",
         (
             Edit(
-                "effects/_foreign.py",
+                "effects/vocabulary/foreign.py",
                 "        return self.over or (self.count > 0 and not self.finished) or self.count > 1",
                 "        return self.over or self.count > 3",
             ),
@@ -29,13 +29,13 @@ MUTATIONS = (
         f"{_ANSWERS}::test_an_interrupt_in_the_hook_goes_on_once_the_answer_is_committed",
         (
             Edit(
-                "effects/settlement.py",
+                "effects/transitions/settlement.py",
                 "    except BaseException as error:  # any error of the project's code: recorded, shown, tried again\n"
                 "        hold_interrupt(error)\n",
                 "    except Exception as error:\n",
             ),
             Edit(
-                "effects/_writes.py",
+                "effects/journal/writes.py",
                 "            if alone or not foreign or isinstance(error, OpenTransactionError):",
                 "            if True:",
             ),
@@ -47,7 +47,7 @@ MUTATIONS = (
         f"{_ANSWERS}::test_an_interrupt_in_the_hook_goes_on_once_the_answer_is_committed",
         (
             Edit(
-                "effects/_writes.py",
+                "effects/journal/writes.py",
                 "    if tried.interrupt is not None:\n        raise tried.interrupt\n    return result",
                 "    return result",
             ),
@@ -59,7 +59,7 @@ MUTATIONS = (
         f"{_ANSWERS}::test_a_hook_that_breaks_its_transaction_costs_no_answer",
         (
             Edit(
-                "effects/_commits.py",
+                "effects/journal/commits.py",
                 "    left_open = len(connection.atomic_blocks) > depth\n",
                 "    depth = left_open = len(connection.atomic_blocks)\n    left_open = False\n",
             ),
@@ -71,7 +71,7 @@ MUTATIONS = (
         f"{_ANSWERS}::test_an_event_loop_in_the_thread_costs_no_answer",
         (
             Edit(
-                "effects/_writes.py",
+                "effects/journal/writes.py",
                 "    carried = contextvars.copy_context()\n",
                 "    return work()\n    carried = contextvars.copy_context()\n",
             ),
@@ -83,7 +83,7 @@ MUTATIONS = (
         f"{_KEYS}::test_a_known_key_that_is_not_due_asks_nothing",
         (
             Edit(
-                "effects/_sending.py",
+                "effects/runtime/sending.py",
                 "ExecutionState.PENDING or not recorded.due:",
                 "ExecutionState.PENDING:",
             ),
@@ -93,7 +93,7 @@ MUTATIONS = (
         "the precondition is asked before the key is looked for",
         "§4 join",
         f"{_KEYS}::test_no_other_caller_asks_while_it_is_sent",
-        (Edit("effects/_sending.py", "intent.rule is None and not _is_known(intent)", "intent.rule is None"),),
+        (Edit("effects/runtime/sending.py", "intent.rule is None and not _is_known(intent)", "intent.rule is None"),),
     ),
     Mutation(
         "it did not happen while it is sent",
@@ -111,6 +111,6 @@ MUTATIONS = (
         "an error says what its class says, whatever the row says",
         "promise 4",
         f"{_SAID}::test_an_error_about_a_row_says_what_the_row_says",
-        (Edit("effects/_commits.py", "        told.may_have_happened = may_have_happened\n", "        pass\n"),),
+        (Edit("effects/journal/commits.py", "        told.may_have_happened = may_have_happened\n", "        pass\n"),),
     ),
 )

@@ -17,7 +17,7 @@ MUTATIONS = (
         f"{_LINEAGE}::test_nobody_who_asked_for_a_predecessor_approves",
         (
             Edit(
-                "effects/eligibility.py",
+                "effects/people/eligibility.py",
                 "    return _own_requester_ids(row) | earlier_requester_ids(row.supersedes_id, row.compensates_id)",
                 "    return _own_requester_ids(row)",
             ),
@@ -27,7 +27,7 @@ MUTATIONS = (
         "the line of predecessors ends after one",
         "section 4, supersede",
         f"{_LINEAGE}::test_nobody_who_asked_for_a_predecessor_approves",
-        (Edit("effects/lineage.py", "    WHERE before.id IS NOT NULL\n", "    WHERE false\n"),),
+        (Edit("effects/journal/lineage.py", "    WHERE before.id IS NOT NULL\n", "    WHERE false\n"),),
     ),
     Mutation(
         "an undoing forgets what the original was about",
@@ -35,7 +35,7 @@ MUTATIONS = (
         f"{_LINEAGE}::test_what_is_said_to_be_inherited_is",
         (
             Edit(
-                "effects/lineage.py",
+                "effects/journal/lineage.py",
                 "lambda row: (row.about_type, row.about_id) if row.about_type else None",
                 "lambda _row: None",
             ),
@@ -47,7 +47,7 @@ MUTATIONS = (
         f"{_LINEAGE}::test_what_people_had_to_approve_in_any_case_they_have_to_again",
         (
             Edit(
-                "effects/lineage.py",
+                "effects/journal/lineage.py",
                 '    required = bool(predecessor.contract.get("require_approval"))\n',
                 "    required = False\n",
             ),
@@ -59,7 +59,7 @@ MUTATIONS = (
         f"{_ACTORS}::test_by_whatever_name_a_person_does_not_approve_what_they_asked_for",
         (
             Edit(
-                "effects/actors.py",
+                "effects/people/actors.py",
                 "        return _meant(Actor(who, who), what) if who.strip() else None",
                 "        return Actor(who, who) if who.strip() else None",
             ),
@@ -71,7 +71,7 @@ MUTATIONS = (
         f"{_ACTORS}::test_what_is_nobody_is_an_error_that_says_what_to_pass",
         (
             Edit(
-                "effects/actors.py",
+                "effects/people/actors.py",
                 "    if not is_user(who):\n        raise",
                 "    if not is_user(who):\n        return None\n        raise",
             ),
@@ -83,7 +83,7 @@ MUTATIONS = (
         f"{_ACTORS}::test_a_name_that_becomes_a_users_later_is_theirs",
         (
             Edit(
-                "effects/eligibility.py",
+                "effects/people/eligibility.py",
                 "    if rule.four_eyes and are_named(names_of(user), requester_ids(row)):",
                 "    if rule.four_eyes and actor.id in requester_ids(row):",
             ),
@@ -95,7 +95,7 @@ MUTATIONS = (
         f"{_BACKENDS}::test_who_holds_it_by_no_table_is_asked_when_they_vote",
         (
             Edit(
-                "effects/backends.py",
+                "effects/people/backends.py",
                 "    return lists is not None and lists <= decides",
                 "    return lists is not None",
             ),
@@ -119,7 +119,7 @@ MUTATIONS = (
         f"{_BACKENDS}::test_claims_are_worth_nothing_when_the_account_is_closed_before_the_send",
         (
             Edit(
-                "effects/approvers.py",
+                "effects/people/approvers.py",
                 '    if user is None or not getattr(user, "is_active", False):\n        return False\n    asked',
                 "    if user is None:\n        return False\n    asked",
             ),
@@ -131,7 +131,7 @@ MUTATIONS = (
         f"{_BACKENDS}::test_what_is_not_users_entitles_nobody_and_is_said",
         (
             Edit(
-                "effects/approvers.py",
+                "effects/people/approvers.py",
                 "        if not issubclass(named.model, get_user_model()):",
                 "        if False:",
             ),

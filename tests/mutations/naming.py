@@ -13,7 +13,7 @@ MUTATIONS = (
         "a provider key forgets whose journal it is",
         "§2 provider key",
         f"{_IDS}::TestNamespace::test_two_schemas_of_one_database_share_no_key",
-        (Edit("effects/provider_keys.py", "(SELECT id::text FROM effects_journal)", "'journal'"),),
+        (Edit("effects/journal/provider_keys.py", "(SELECT id::text FROM effects_journal)", "'journal'"),),
     ),
     Mutation(
         "a journal that gets another id forgets the one that its rows were keyed by",
@@ -51,7 +51,7 @@ MUTATIONS = (
         f"{_ORPHANS}::TestRenamed::test_a_renamed_operation_is_an_error_with_the_line_to_add",
         (
             Edit(
-                "effects/orphans.py",
+                "effects/runtime/orphans.py",
                 "        if operation not in effects:\n            yield _unknown(operation, sum(",
                 "        if False:\n            yield _unknown(operation, sum(",
             ),
@@ -63,7 +63,7 @@ MUTATIONS = (
         f"{_ORPHANS}::TestRenamed::test_an_alias_that_was_taken_away_is_named",
         (
             Edit(
-                "effects/orphans.py",
+                "effects/runtime/orphans.py",
                 "        if foreign:\n            yield _foreign(effects[operation]",
                 "        if False:\n            yield _foreign(effects[operation]",
             ),
@@ -73,12 +73,12 @@ MUTATIONS = (
         "a payload that nothing upgrades is no finding",
         "§5 payload_version",
         f"{_ORPHANS}::TestUnreadable::test_a_payload_that_nothing_upgrades",
-        (Edit("effects/orphans.py", "    elif version < present and getattr", "    elif False and getattr"),),
+        (Edit("effects/runtime/orphans.py", "    elif version < present and getattr", "    elif False and getattr"),),
     ),
     Mutation(
         "the first sweep says nothing of rows that no code is for",
         "§4 rules: aliases",
         f"{_ORPHANS}::TestSweeps::test_the_first_sweep_says_it_once_and_goes_on",
-        (Edit("effects/reconcilers/_batches.py", "    tell_orphans()\n", ""),),
+        (Edit("effects/sweeps/_batches.py", "    tell_orphans()\n", ""),),
     ),
 )

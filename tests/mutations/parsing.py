@@ -15,7 +15,7 @@ MUTATIONS = (
         f"{_STATEMENTS}::test_all_else_is_a_write",
         (
             Edit(
-                "effects/_sql.py",
+                "effects/journal/statements.py",
                 'if (found := _WRITES.search(statement)) else ""',
                 'if (found := _WRITES.match(statement)) else ""',
             ),
@@ -27,7 +27,7 @@ MUTATIONS = (
         f"{_STATEMENTS}::test_a_union_of_the_orm",
         (
             Edit(
-                "effects/_sql.py",
+                "effects/journal/statements.py",
                 'if (why := _why_no_read(each.lstrip(" (")))',
                 "if (why := _why_no_read(each))",
             ),

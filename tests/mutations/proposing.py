@@ -22,7 +22,7 @@ MUTATIONS = (
         "who proposes may approve where the effect's rule allows it",
         "6, the API",
         f"{_PROPOSALS}::test_the_effects_own_rule_is_only_tightened",
-        (Edit("effects/intents.py", "replace(rule, four_eyes=True) if rule", "rule if rule"),),
+        (Edit("effects/transitions/intents.py", "replace(rule, four_eyes=True) if rule", "rule if rule"),),
     ),
     Mutation(
         "an effect that declares nothing may be proposed",

@@ -15,7 +15,7 @@ MUTATIONS = (
         f"{_CALLS}::test_an_effect_that_a_test_says_nothing_about_is_not_sent",
         (
             Edit(
-                "effects/_sending.py",
+                "effects/runtime/sending.py",
                 """        refuse_real_call(effect, "compensate" if context.compensates else "send")\n""",
                 "        pass\n",
             ),
@@ -25,7 +25,7 @@ MUTATIONS = (
         "a test that says nothing asks a real provider",
         "nothing unsaid is called in a test",
         f"{_CALLS}::test_no_provider_is_asked_what_happened",
-        (Edit("effects/background.py", """    refuse_real_call(effect, "verify")\n""", ""),),
+        (Edit("effects/runtime/background.py", """    refuse_real_call(effect, "verify")\n""", ""),),
     ),
     Mutation(
         "a refused call of a test leaves doubt",
@@ -33,7 +33,7 @@ MUTATIONS = (
         f"{_CALLS}::test_an_effect_that_a_test_says_nothing_about_is_not_sent",
         (
             Edit(
-                "effects/_sending.py",
+                "effects/runtime/sending.py",
                 """    return classify(NotSent(str(error), code="unscripted_call"))""",
                 "    return classify(error)",
             ),

@@ -15,9 +15,9 @@ MUTATIONS = (
         "promise 1",
         "tests/core/test_transactions.py::TestTransactions::test_perform_in_atomic_is_refused_before_anything_is_written",
         (
-            Edit("effects/_commits.py", "        if inside_transaction(connection):", "        if False:"),
+            Edit("effects/journal/commits.py", "        if inside_transaction(connection):", "        if False:"),
             Edit(
-                "effects/_commits.py",
+                "effects/journal/commits.py",
                 "transaction.atomic(using=connection.alias, durable=True)",
                 "transaction.atomic(using=connection.alias)",
             ),
@@ -29,7 +29,7 @@ MUTATIONS = (
         "tests/core/test_commits.py::TestRefusals::test_autocommit_switched_off",
         (
             Edit(
-                "effects/_commits.py",
+                "effects/journal/commits.py",
                 "        if not connection.in_atomic_block and not _autocommits(connection):",
                 "        if False:",
             ),
@@ -41,7 +41,7 @@ MUTATIONS = (
         "tests/core/test_commits.py::TestLostCommit::test_unknown",
         (
             Edit(
-                "effects/_commits.py",
+                "effects/journal/commits.py",
                 '    raise CommitUnknownError(\n        f"COMMIT got no answer and',
                 '    return\n    raise CommitUnknownError(\n        f"COMMIT got no answer and',
             ),
@@ -51,7 +51,7 @@ MUTATIONS = (
         "a block marked for rollback counts as committed",
         "promise 1, §3 commits()",
         "tests/core/test_commits.py::TestRefusals::test_a_block_marked_for_rollback",
-        (Edit("effects/_commits.py", "depth) or connection.needs_rollback or _is", "depth) or _is"),),
+        (Edit("effects/journal/commits.py", "depth) or connection.needs_rollback or _is", "depth) or _is"),),
     ),
     Mutation(
         "a second attempt opens beside the first",
@@ -90,8 +90,8 @@ MUTATIONS = (
             Edit(f"{_T}/permits.py", "deadline=started + timeout", "deadline=monotonic() + timeout"),
             Edit(
                 f"{_T}/permits.py",
-                "from effects.types import Permit\n",
-                "from effects.types import Permit, monotonic\n",
+                "from effects.vocabulary.types import Permit\n",
+                "from effects.vocabulary.types import Permit, monotonic\n",
             ),
         ),
     ),
@@ -99,7 +99,7 @@ MUTATIONS = (
         "a deadline that passed is sent all the same",
         "§2 permit",
         "tests/scenarios/test_runtime.py::test_a_slow_journal_eats_into_the_permit",
-        (Edit("effects/_sending.py", "    if permit.remaining() <= timedelta(0):", "    if False:"),),
+        (Edit("effects/runtime/sending.py", "    if permit.remaining() <= timedelta(0):", "    if False:"),),
     ),
     Mutation(
         "the epoch is not compared",
@@ -119,7 +119,7 @@ MUTATIONS = (
         "tests/core/test_approvals_races.py::test_expired_while_waiting_for_the_lock_is_refused",
         (
             Edit(
-                "effects/_locks.py",
+                "effects/journal/locks.py",
                 '"SELECT locked.*, clock_timestamp() AS locked_at,',
                 '"SELECT locked.*, statement_timestamp() AS locked_at,',
             ),
@@ -131,7 +131,7 @@ MUTATIONS = (
         "tests/core/test_perform.py::TestFailures::test_state_and_reason",
         (
             Edit(
-                "effects/failures.py",
+                "effects/vocabulary/failures.py",
                 "    proven = isinstance(error, ProvenNotApplied)\n",
                 "    proven = isinstance(error, (ProvenNotApplied, TimeoutError))\n",
             ),
@@ -191,7 +191,7 @@ MUTATIONS = (
         "tests/scenarios/test_requests.py::test_a_redirect_a_webhook_and_a_task_pay_one_order",
         (
             Edit(
-                "effects/intents.py",
+                "effects/transitions/intents.py",
                 "binding = binding_of(tenant, effect.keyed_as, key)",
                 'binding = binding_of(tenant, effect.keyed_as, f"{requested_by}/{key}")',
             ),
@@ -262,7 +262,7 @@ MUTATIONS = (
         "tests/core/test_compensations.py::test_asked_twice_it_is_one",
         (
             Edit(
-                "effects/calls.py",
+                "effects/runtime/perform.py",
                 "            **_said(lineage.undoing_of(original), on_behalf_of=on_behalf_of),\n",
                 '            **{**lineage.undoing_of(original), "key": f"compensate:{original.pk}:{requested_by}"},\n',
             ),
@@ -292,8 +292,8 @@ MUTATIONS = (
             ),
             Edit(
                 f"{_T}/_rows.py",
-                "from effects import canonical\n",
-                "from django.db import transaction\n\nfrom effects import canonical\n",
+                "from effects.vocabulary import canonical\n",
+                "from django.db import transaction\n\nfrom effects.vocabulary import canonical\n",
             ),
         ),
     ),
@@ -342,7 +342,7 @@ MUTATIONS = (
         "tests/core/test_compensations.py::test_a_handlers_undoing_holds_its_answer_and_has_its_person",
         (
             Edit(
-                "effects/calls.py",
+                "effects/runtime/perform.py",
                 "    return _perform(intent, handle)\n\n\ndef supersede(",
                 "    return _perform(intent, None)\n\n\ndef supersede(",
             ),
@@ -354,7 +354,7 @@ MUTATIONS = (
         "tests/core/test_successions.py::test_a_handler_supersedes_what_an_earlier_request_left",
         (
             Edit(
-                "effects/calls.py",
+                "effects/runtime/perform.py",
                 "    return _perform(intent, handle)\n\n\n#: `perform`",
                 "    return _perform(intent, None)\n\n\n#: `perform`",
             ),
@@ -366,7 +366,7 @@ MUTATIONS = (
         "tests/core/test_sending.py::test_a_silent_block_is_in_doubt",
         (
             Edit(
-                "effects/calls.py",
+                "effects/runtime/perform.py",
                 "        report = read_answer(block.answer)\n",
                 "        report = transitions.NotSentInTime()\n",
             ),

@@ -80,7 +80,7 @@ MUTATIONS = (
         "tests/http/test_refusals.py::test_perform_says_that_it_may_have_been_sent",
         (
             Edit(
-                "effects/_sending.py",
+                "effects/runtime/sending.py",
                 "        raise OutcomeUnrecordedError(\n",
                 "        raise JournalUnavailableError(\n",
             ),
@@ -92,7 +92,7 @@ MUTATIONS = (
         "tests/http/test_refusals.py::test_row_20_a_statement_that_fails",
         (
             Edit(
-                "effects/_commits.py",
+                "effects/journal/commits.py",
                 "            if foreign or not isinstance(error, OperationalError):\n                raise\n",
                 "            raise\n",
             ),

@@ -15,7 +15,7 @@ MUTATIONS = (
         "an undoing is shown as the deed",
         "promise 5",
         f"{_DERIVED}::test_what_is_derived_says_so_before_people_decide",
-        (Edit("effects/summaries.py", "    if not derived_from:\n", "    if True:\n"),),
+        (Edit("effects/journal/summaries.py", "    if not derived_from:\n", "    if True:\n"),),
     ),
     Mutation(
         "a successor has the digest of what it follows",
@@ -23,7 +23,7 @@ MUTATIONS = (
         f"{_DERIVED}::test_an_approval_of_a_deed_is_none_of_what_is_derived_from_it",
         (
             Edit(
-                "effects/summaries.py",
+                "effects/journal/summaries.py",
                 '    return {**data, **_headed(data, heading, named), "derived_from": told}\n',
                 "    return data if told else {**data, **_headed(data, heading, named)}\n",
             ),
@@ -33,13 +33,13 @@ MUTATIONS = (
         "a second send is shown as the first",
         "promise 5",
         f"{_DERIVED}::test_a_second_send_is_called_one",
-        (Edit("effects/summaries.py", "    if purpose is not ApprovalPurpose.RESEND:\n", "    if True:\n"),),
+        (Edit("effects/journal/summaries.py", "    if purpose is not ApprovalPurpose.RESEND:\n", "    if True:\n"),),
     ),
     Mutation(
         "a title alone tells what is decided about",
         "promise 5",
         f"{_BLIND}::test_an_approver_is_shown_the_payload_where_nothing_else_tells",
-        (Edit("effects/summaries.py", "    if is_blank:\n", "    if False:\n"),),
+        (Edit("effects/journal/summaries.py", "    if is_blank:\n", "    if False:\n"),),
     ),
     Mutation(
         "a payload that cannot be shown is voted on",
@@ -47,7 +47,7 @@ MUTATIONS = (
         f"{_BLIND}::test_what_cannot_be_shown_cannot_be_voted_on",
         (
             Edit(
-                "effects/eligibility.py",
+                "effects/people/eligibility.py",
                 "    if is_bare(approval.summary) and _contents(row) is None:\n",
                 "    if False:\n",
             ),

@@ -15,19 +15,19 @@ MUTATIONS = (
         "a rule that names nothing lets everything pass",
         "§6 RISK_RULES",
         f"{_RISKS}::test_a_key_that_names_nothing_refuses_everything",
-        (Edit("effects/risk_rules.py", "        if key not in known:", "        if False:"),),
+        (Edit("effects/people/risk_rules.py", "        if key not in known:", "        if False:"),),
     ),
     Mutation(
         "a rule for an operation's old name tightens nothing",
         "§6 RISK_RULES",
         f"{_RISKS}::test_every_name_of_an_effect_counts",
-        (Edit("effects/risk_rules.py", "effect.operation, *effect.aliases) if", "effect.operation) if"),),
+        (Edit("effects/people/risk_rules.py", "effect.operation, *effect.aliases) if", "effect.operation) if"),),
     ),
     Mutation(
         "of two rules for one name the last one holds",
         "§6 RISK_RULES",
         f"{_RISKS}::test_of_two_names_the_stricter_rule_holds",
-        (Edit("effects/setting_values.py", "rule.tightened(rules.get(name))", "rule"),),
+        (Edit("effects/conf/values.py", "rule.tightened(rules.get(name))", "rule"),),
     ),
     Mutation(
         "a look-up that kills its process is repeated at once",
@@ -45,7 +45,13 @@ MUTATIONS = (
         "an item's applied is whatever Python takes for true",
         "§5 Partial",
         "tests/core/test_perform.py::TestAnswers::test_items_that_do_not_say_what_was_applied_are_doubt",
-        (Edit("effects/items.py", "if plain.applied is not True and plain.applied is not False:", "if False:"),),
+        (
+            Edit(
+                "effects/vocabulary/items.py",
+                "if plain.applied is not True and plain.applied is not False:",
+                "if False:",
+            ),
+        ),
     ),
     Mutation(
         "a sweep that never ran raises no alarm",
@@ -53,7 +59,7 @@ MUTATIONS = (
         "tests/core/test_standstill.py::test_what_nobody_does_is_said_everywhere",
         (
             Edit(
-                "effects/standstill.py",
+                "effects/inspection/standstill.py",
                 "for sweep, due in found]",
                 "for sweep, due in found if sweep in seen]",
             ),
@@ -63,12 +69,12 @@ MUTATIONS = (
         "what nobody takes up passes for sent soon",
         "§8 a row's page",
         "tests/core/test_standstill.py::test_hints_that_nobody_takes_are_said",
-        (Edit("effects/standstill.py", "        if self.at - self.seen > LATE:", "        if True:"),),
+        (Edit("effects/inspection/standstill.py", "        if self.at - self.seen > LATE:", "        if True:"),),
     ),
     Mutation(
         "what kills each process is handed out every 30 s",
         "§7 a sweep",
         f"{_TROUBLE}::test_what_kills_each_process_is_handed_out_ever_more_rarely",
-        (Edit("effects/reconcilers/_batches.py", "CASE WHEN swept_until IS NULL THEN", "CASE WHEN true THEN"),),
+        (Edit("effects/sweeps/_batches.py", "CASE WHEN swept_until IS NULL THEN", "CASE WHEN true THEN"),),
     ),
 )

@@ -17,7 +17,7 @@ from ninja import NinjaAPI
 from ninja.decorators import decorate_view
 
 import effects
-from effects.checks.views import check_transactions_of_views, protected_views
+from effects.inspection.checks.views import check_transactions_of_views, protected_views
 from effects.models import Execution, Request
 from effects.testing import provider_says
 from tests.ninja import shop

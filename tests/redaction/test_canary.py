@@ -19,9 +19,10 @@ from django.urls import clear_url_caches, include, path, reverse
 from django.utils.log import AdminEmailHandler
 
 import effects
-from effects import exceptions, operators
 from effects.models import Approval, Execution, Receipt, Request
+from effects.runtime import operators
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import exceptions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.core.declared import Approved, Charge, ChargePayload, Noted, Plain
 from tests.core.people import approve, live, person

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import effects
-from effects import operators
-from effects._logs import get_logger
+from effects.journal.logs import get_logger
+from effects.runtime import operators
 from effects.testing import provider_says, run_due, time_passes
 from tests.core.declared import Charge, ChargePayload, Noted
 from tests.redaction.declared import Wire, transfer
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("effects", "effects_admin")
 #: Cleans nothing that it says, since its own functions are what records are cleaned with; it says names of types.
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
-UNCLEANED = "effects/redaction.py"
+UNCLEANED = "effects/journal/redaction.py"
 CARD = "4111111111111111"
 #: Ends a line for one reader or another; moves a terminal's cursor; turns the direction of what follows.
 FORGED = f"no\nERROR effects 17 approved\r\x1b[2K\x0b\x0c\x85\u2028\u2029\u202e {CARD} \ud800\x00"
@@ -199,7 +199,7 @@ def test_loggers_come_from_one_place() -> None:
                 isinstance(node, ast.ImportFrom) and node.module == "logging"
             ):
                 found.append(file)
-    assert found == ["effects/_logs.py", UNCLEANED]
+    assert found == ["effects/journal/logs.py", UNCLEANED]
     assert {name for call in calls() for name in call.keywords} <= {"exc_info"}
 
 

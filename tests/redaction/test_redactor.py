@@ -10,11 +10,12 @@ import pytest
 from django.core import checks
 
 import effects
-from effects import background, canonical, exceptions
-from effects._logs import get_logger
+from effects.journal.logs import get_logger
+from effects.journal.summaries import digest_of_summary
 from effects.models import Execution, Receipt
-from effects.summaries import digest_of_summary
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
+from effects.vocabulary import canonical, exceptions
 from tests.core.declared import Charge, ChargePayload, Plain
 from tests.core.people import PAYLOAD
 from tests.redaction.declared import CANARY, Loose, Wire, transfer

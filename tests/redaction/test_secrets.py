@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import effects
-from effects import _sending, canonical, exceptions, operators
 from effects.models import Execution, Receipt
+from effects.runtime import operators, sending
 from effects.testing import assert_performed, provider_says, run_due, time_passes
+from effects.vocabulary import canonical, exceptions
 from tests.core.people import person
 from tests.redaction.declared import CANARY, Fax, Loose, Transfer, Wire, WireApproved, transfer
 
@@ -254,14 +255,14 @@ def test_a_precondition_that_does_not_let_it_pass_ends_it(ready: Any) -> None:
 def test_a_call_that_died_before_its_refusal_was_written_leaves_nothing_to_send() -> None:
     """A worker that finds the row pending ends it; it does not send a mask."""
     Wire.ready = staticmethod(lambda context: effects.Refuse("blocked"))
-    real, _sending.refuse_without_secret = (
-        _sending.refuse_without_secret,
+    real, sending.refuse_without_secret = (
+        sending.refuse_without_secret,
         lambda *_: effects.get(Execution.objects.get().pk),
     )
     try:
         assert isinstance(wired(), effects.Pending)
     finally:
-        _sending.refuse_without_secret = real
+        sending.refuse_without_secret = real
     Wire.ready = staticmethod(lambda context: effects.Proceed())
     with provider_says(Wire) as said:
         run_due()

@@ -9,10 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 
 import effects
-from effects import background, exceptions
 from effects.models import Approval, Attempt, Execution
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
+from effects.vocabulary import exceptions
 from tests.core.declared import Approved, Ruled, RuledBlind
 from tests.core.people import PAYLOAD, approve, asked, live, person
 from tests.core.racing import second_connection, together

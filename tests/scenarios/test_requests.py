@@ -11,11 +11,14 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 
 import effects
-from effects import exceptions, operations, operators, transitions
+from effects import transitions
+from effects.declarations import operations
+from effects.declarations.operations import StoredAnswer
 from effects.models import Execution, Request
-from effects.operations import StoredAnswer
+from effects.runtime import operators
 from effects.testing import run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
+from effects.vocabulary import exceptions
 from tests.core.declared import Charge, Plain
 from tests.core.people import PAYLOAD, approve
 from tests.core.pg_proxy import Fault, PgProxy

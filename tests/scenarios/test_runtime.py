@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 import effects
-from effects import _sending, background, exceptions, transitions
-from effects.effect import get_effect
+from effects import transitions
+from effects.declarations.effect import get_effect
 from effects.models import Approval, Attempt, Execution
+from effects.runtime import background, sending
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
-from effects.types import monotonic
+from effects.vocabulary import exceptions
+from effects.vocabulary.types import monotonic
 from tests.core.declared import Charge, Conditional, Deduplicated, LowRisk, Plain
 from tests.core.people import PAYLOAD, approve, person
 from tests.core.racing import in_thread
@@ -309,6 +311,6 @@ def test_a_slow_journal_eats_into_the_permit() -> None:
             provider_key=row.provider_key, requested_by=None, on_behalf_of=None, attempt=1, reference="", about=None,
         )  # fmt: skip
         effect = get_effect(row.operation)
-        after = _sending.send(_sending.License.of(effect, decision.execution, decision.permit, context, None))
+        after = sending.send(sending.License.of(effect, decision.execution, decision.permit, context, None))
     assert (after.state, after.may_have_applied, said.sends) == ("pending", False, [])
     assert Attempt.objects.get().outcome == "not_sent"

@@ -9,8 +9,9 @@ import pytest
 from django.utils import timezone
 
 import effects
-from effects import background, transitions
+from effects import transitions
 from effects.models import Attempt, Execution
+from effects.runtime import background
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
 from effects.transitions.lookups import LOOKUP_BUDGET

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 from drf_spectacular.settings import spectacular_settings
 
-from effects.canonical import hydrate
-from effects.exceptions import PayloadError
 from effects.http.schema_payloads import payload_schema
+from effects.vocabulary.canonical import hydrate
+from effects.vocabulary.exceptions import PayloadError
 
 
 class Colour(Enum):

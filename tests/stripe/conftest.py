@@ -19,7 +19,7 @@ from effects.contrib.stripe import (
     get_client,
 )
 from effects.models.base import new_id
-from effects.types import Context, Permit, monotonic
+from effects.vocabulary.types import Context, Permit, monotonic
 from project.payments.models import Order
 from tests.stripe.scripted import Scripted, serve
 from tests.stripe.signing import SECRET

@@ -7,9 +7,9 @@ from django.urls import path
 from django.utils import timezone
 
 import effects
-from effects import background
 from effects.contrib.stripe import CreatePaymentIntent, PaymentIntentPayload, stripe_events
 from effects.models import Execution
+from effects.runtime import background
 from effects.testing import provider_says
 from project.payments.effects import RefundPayment, ShopRefund
 from project.payments.models import Order

@@ -9,9 +9,9 @@ import requests
 
 import effects
 from effects.contrib.stripe import CreatePaymentIntent, CreateRefund, PaymentIntentPayload, RefundPayload
-from effects.exceptions import PayloadError
-from effects.hydration import hydrate
-from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable
+from effects.vocabulary.exceptions import PayloadError
+from effects.vocabulary.hydration import hydrate
+from effects.vocabulary.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Unreachable
 from project.services import stripe as localstripe
 from project.services.faults import Faults
 from tests.stripe.conftest import context_for, paid, payment, refund_of

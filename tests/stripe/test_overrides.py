@@ -11,9 +11,9 @@ import pytest
 import stripe
 
 from effects.contrib.stripe import CreateRefund, DeadlineTransport, get_client
-from effects.failures import Doubt, InvalidRequest
-from effects.types import Applied, monotonic
-from effects.verdicts import Inconclusive
+from effects.vocabulary.failures import Doubt, InvalidRequest
+from effects.vocabulary.types import Applied, monotonic
+from effects.vocabulary.verdicts import Inconclusive
 from tests.stripe.conftest import Refunds, context_for, refund_of
 from tests.stripe.scripted import Scripted
 

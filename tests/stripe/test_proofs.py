@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from effects import failures
 from effects.contrib.stripe import CreatePaymentIntent, CreateRefund
-from effects.failures import Declined, Doubt, NotNow
-from effects.states import ExecutionReason
-from effects.types import Applied, Submitted
+from effects.vocabulary import failures
+from effects.vocabulary.failures import Declined, Doubt, NotNow
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import Applied, Submitted
 from project.services.faults import Faults
 from tests.stripe.conftest import context_for, paid, payment, refund_of
 from tests.stripe.scripted import Scripted

@@ -10,13 +10,14 @@ import pytest
 from django.utils import timezone
 
 import effects
-from effects import operators, transitions
+from effects import transitions
 from effects.contrib.stripe import PaymentIntentPayload
 from effects.models import Execution, Receipt
 from effects.models.base import new_id
+from effects.runtime import operators
 from effects.testing import provider_says, run_due, time_passes
 from effects.testing.faults import Interrupted, interrupt_at
-from effects.types import monotonic
+from effects.vocabulary.types import monotonic
 from project.payments.effects import RefundPayment, ShopRefund
 from project.payments.models import Order, Refund
 from tests.core.declared import Charge, ChargePayload

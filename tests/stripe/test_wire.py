@@ -9,9 +9,9 @@ import pytest
 import stripe
 
 from effects.contrib.stripe import CreateRefund, get_client, until
-from effects.failures import Doubt, InvalidRequest, NotSent, Unauthenticated
-from effects.states import ExecutionReason
-from effects.types import Applied, monotonic
+from effects.vocabulary.failures import Doubt, InvalidRequest, NotSent, Unauthenticated
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import Applied, monotonic
 from project.services.faults import Faults
 from tests.stripe.conftest import context_for, paid, refund_of
 from tests.stripe.scripted import Scripted

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effects import cleaning
-from effects.canonical import clean_json, clean_text, digest, dump, hydrate, load
-from effects.exceptions import PayloadError
+from effects.vocabulary import cleaning
+from effects.vocabulary.canonical import clean_json, clean_text, digest, dump, hydrate, load
+from effects.vocabulary.exceptions import PayloadError
 
 CARD = "4111 1111 1111 1111"
 

@@ -17,10 +17,10 @@ from django.db import connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 
 import effects
-from effects import checks as ours
-from effects.checks import journal, package, projects, recorded, rules, views
-from effects.checks.rules import check_descriptions, check_risk_rules
 from effects.conf import DOCS
+from effects.inspection import checks as ours
+from effects.inspection.checks import journal, package, projects, recorded, rules, views
+from effects.inspection.checks.rules import check_descriptions, check_risk_rules
 from tests.core.declared import Plain
 from tests.httpx.test_story import BookTransfer
 
@@ -338,8 +338,8 @@ def test_a_misspelt_name_of_a_connector(monkeypatch: pytest.MonkeyPatch) -> None
         ({"hihg": "effects.approve_execution"}, ["effects.E015"]),
         ({"payments.gone": "effects.approve_execution"}, ["effects.E015"]),
         ({"high": "call:no.such.module"}, ["effects.E016"]),
-        ({"high": "call:effects.states.APPROVAL_LIVE"}, ["effects.E016"]),
-        ({"high": "call:effects.approvers.in_words"}, []),
+        ({"high": "call:effects.vocabulary.states.APPROVAL_LIVE"}, ["effects.E016"]),
+        ({"high": "call:effects.people.approvers.in_words"}, []),
         ({"high": "shop.aprove_refund"}, ["effects.W006"]),
     ],
 )

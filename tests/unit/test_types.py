@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import effects
-from effects.types import Actor, readable_instant
+from effects.vocabulary.types import Actor, readable_instant
 
 
 @pytest.mark.parametrize("build", [

@@ -12,9 +12,9 @@ import httpx
 from effects.contrib import statuses
 from effects.contrib.httpx.message import ApiRequest, refusal_words, write
 from effects.contrib.httpx.transport import default_tls, exchange
-from effects.effect import Effect
-from effects.exceptions import EffectDefinitionError
-from effects.failures import (
+from effects.declarations.effect import Effect
+from effects.vocabulary.exceptions import EffectDefinitionError
+from effects.vocabulary.failures import (
     Declined,
     Doubt,
     Forbidden,
@@ -28,8 +28,8 @@ from effects.failures import (
     is_interrupt,
     parse_retry_after,
 )
-from effects.types import Applied, Context, Permit, SendResult, Submitted, monotonic
-from effects.verdicts import Inconclusive, Unreachable, Verdict
+from effects.vocabulary.types import Applied, Context, Permit, SendResult, Submitted, monotonic
+from effects.vocabulary.verdicts import Inconclusive, Unreachable, Verdict
 
 __all__ = ["CallApi"]
 

@@ -19,8 +19,8 @@ import httpcore
 import httpx
 
 from effects.contrib.connections import dial, send_all, time_left
-from effects.failures import Doubt, InvalidRequest, NotSent, SendError
-from effects.states import ExecutionReason
+from effects.vocabulary.failures import Doubt, InvalidRequest, NotSent, SendError
+from effects.vocabulary.states import ExecutionReason
 
 __all__ = ["default_tls", "exchange"]
 
@@ -44,7 +44,7 @@ def exchange(request: httpx.Request, *, deadline: float, tls: ssl.SSLContext, li
 
     Args:
         request: what is sent, in one piece.
-        deadline: a reading of `effects.types.monotonic`, as a permit has one.
+        deadline: a reading of `effects.vocabulary.types.monotonic`, as a permit has one.
         tls: how servers are known.
         limit: the longest body that is read, in bytes.
 

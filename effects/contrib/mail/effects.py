@@ -13,9 +13,9 @@ from django.core.mail.backends.smtp import EmailBackend
 
 from effects.contrib.mail.message import Email, address_of, compose, message_id
 from effects.contrib.mail.smtp import deliver
-from effects.effect import Effect, register
-from effects.failures import Doubt, InvalidRequest, NotSent
-from effects.types import Applied, Context, InDoubt, Item, Partial, Permit, Retry, Risk, SendResult, Summary
+from effects.declarations.effect import Effect, register
+from effects.vocabulary.failures import Doubt, InvalidRequest, NotSent
+from effects.vocabulary.types import Applied, Context, InDoubt, Item, Partial, Permit, Retry, Risk, SendResult, Summary
 
 __all__ = ["SendEmail"]
 

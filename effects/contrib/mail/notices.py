@@ -10,14 +10,14 @@ from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
-from effects.calls import perform_later
 from effects.contrib.mail.effects import SendEmail
 from effects.contrib.mail.message import Email, address_of
-from effects.exceptions import PayloadConflictError
-from effects.notices import Notice
-from effects.states import NoticeEvent
-from effects.summaries import predecessors_in
-from effects.types import COMPENSATES, SUPERSEDES
+from effects.journal.summaries import predecessors_in
+from effects.people.notices import Notice
+from effects.runtime.perform import perform_later
+from effects.vocabulary.exceptions import PayloadConflictError
+from effects.vocabulary.states import NoticeEvent
+from effects.vocabulary.types import COMPENSATES, SUPERSEDES
 
 __all__ = ["MailNotices", "notify"]
 

@@ -18,9 +18,9 @@ from django.core.mail.backends.smtp import EmailBackend
 from django.core.mail.utils import DNS_NAME
 
 from effects.contrib.connections import Incoming, dial, send_all, time_left
-from effects.failures import Declined, Doubt, InvalidRequest, NotNow, NotSent, SendError, Unauthenticated
-from effects.states import ExecutionReason
-from effects.types import monotonic
+from effects.vocabulary.failures import Declined, Doubt, InvalidRequest, NotNow, NotSent, SendError, Unauthenticated
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import monotonic
 
 __all__ = ["Refused", "deliver"]
 

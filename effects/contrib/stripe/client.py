@@ -9,7 +9,7 @@ import stripe
 from django.conf import settings
 
 from effects.contrib.stripe.transport import DeadlineTransport
-from effects.failures import InvalidRequest, Unauthenticated
+from effects.vocabulary.failures import InvalidRequest, Unauthenticated
 
 __all__ = ["check_client", "dashboard_url", "get_client", "is_live"]
 

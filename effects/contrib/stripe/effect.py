@@ -16,10 +16,20 @@ import stripe
 from effects.contrib.stripe.client import check_client, dashboard_url, get_client
 from effects.contrib.stripe.proofs import hindrance, proven
 from effects.contrib.stripe.transport import until
-from effects.effect import Effect
-from effects.failures import Declined, Doubt, SendError
-from effects.types import Applied, Context, Deduplication, Eventual, Lookup, Permit, SendResult, Submitted, monotonic
-from effects.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Verdict
+from effects.declarations.effect import Effect
+from effects.vocabulary.failures import Declined, Doubt, SendError
+from effects.vocabulary.types import (
+    Applied,
+    Context,
+    Deduplication,
+    Eventual,
+    Lookup,
+    Permit,
+    SendResult,
+    Submitted,
+    monotonic,
+)
+from effects.vocabulary.verdicts import Absent, Conflict, Found, Inconclusive, InProgress, ProvenFailed, Verdict
 
 __all__ = ["KEY_MARK", "REF_MARK", "Standing", "StripeEffect", "as_dict", "money_difference"]
 

@@ -12,7 +12,7 @@ import stripe
 from typing_extensions import TypeVar
 
 from effects.contrib.stripe.effect import Standing, StripeEffect, as_dict, money_difference
-from effects.types import Context
+from effects.vocabulary.types import Context
 
 __all__ = ["CreatePaymentIntent", "PaymentIntentPayload"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import stripe
 
 from effects.contrib import statuses
-from effects.failures import Doubt, KeyReused, SendError, parse_retry_after
-from effects.verdicts import Inconclusive, Unreachable
+from effects.vocabulary.failures import Doubt, KeyReused, SendError, parse_retry_after
+from effects.vocabulary.verdicts import Inconclusive, Unreachable
 
 __all__ = ["hindrance", "proof_of", "proven"]
 

@@ -10,7 +10,7 @@ import stripe
 from typing_extensions import TypeVar
 
 from effects.contrib.stripe.effect import Standing, StripeEffect, money_difference
-from effects.types import Context
+from effects.vocabulary.types import Context
 
 __all__ = ["CreateRefund", "RefundPayload"]
 

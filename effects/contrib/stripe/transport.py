@@ -22,9 +22,9 @@ from urllib.parse import SplitResult, urlsplit
 import stripe
 
 from effects.contrib.connections import Incoming, TooLongError, dial, send_all, time_left
-from effects.failures import Doubt, InvalidRequest, NotSent
-from effects.states import ExecutionReason
-from effects.types import monotonic
+from effects.vocabulary.failures import Doubt, InvalidRequest, NotSent
+from effects.vocabulary.states import ExecutionReason
+from effects.vocabulary.types import monotonic
 
 __all__ = ["DEFAULT_TIMEOUT", "DeadlineTransport", "until"]
 
@@ -52,7 +52,7 @@ _bounds: ContextVar[_Bounds | None] = ContextVar("effects_stripe_bounds", defaul
 
 @contextmanager
 def until(deadline: float, *, once: bool = False) -> Iterator[None]:
-    """End every request in the block by `deadline`, a reading of `effects.types.monotonic`, as a permit has one.
+    """End every request in the block by `deadline`, a reading of `monotonic`, as a permit has one.
 
     A name server that does not answer is not bounded by it: no byte was sent then, however late we learn so.
 

@@ -17,19 +17,19 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from effects import operators
-from effects._current import without_request
-from effects._logs import get_logger
-from effects.canonical import clean_text
 from effects.contrib.stripe.client import is_live
 from effects.contrib.stripe.effect import KEY_MARK, REF_MARK, Standing, StripeEffect
 from effects.contrib.stripe.signatures import UnsignedError, signed_event, signing_secrets
-from effects.effect import get_effect
-from effects.exceptions import EffectDefinitionError, PayloadUnreadableError, TooSoonError
+from effects.declarations.effect import get_effect
 from effects.http.bodies import BodyTooLargeError, BodyUnreadableError, read_body
+from effects.journal.current import without_request
+from effects.journal.logs import get_logger
 from effects.models import Execution
-from effects.settlement import in_tenant
+from effects.runtime import operators
 from effects.transitions import News, Says
+from effects.transitions.settlement import in_tenant
+from effects.vocabulary.canonical import clean_text
+from effects.vocabulary.exceptions import EffectDefinitionError, PayloadUnreadableError, TooSoonError
 
 __all__ = ["MAX_EVENT_BYTES", "stripe_events"]
 

@@ -10,15 +10,15 @@ from uuid import UUID
 from django.db.models.functions import Now
 from rest_framework.exceptions import NotAuthenticated, PermissionDenied
 
-from effects.actors import actor_of, is_user
-from effects.approvers import could_decide
 from effects.conf import settings
-from effects.eligibility import contents_for, eligibility, is_approver, may_take_back, requester_ids
-from effects.exceptions import ExecutionNotFoundError
 from effects.http.identity import identify
 from effects.models import Approval, Execution
-from effects.states import APPROVAL_LIVE
-from effects.types import Actor
+from effects.people.actors import actor_of, is_user
+from effects.people.approvers import could_decide
+from effects.people.eligibility import contents_for, eligibility, is_approver, may_take_back, requester_ids
+from effects.vocabulary.exceptions import ExecutionNotFoundError
+from effects.vocabulary.states import APPROVAL_LIVE
+from effects.vocabulary.types import Actor
 
 __all__ = ["CANCEL", "VIEW", "VIEW_PAYLOAD", "Caller", "Seen", "caller_of", "find_approval", "find_execution"]
 

@@ -12,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.views import exception_handler, set_rollback
 
-from effects.exceptions import (
+from effects.http.problems import CODES, Code, problem, unlisted
+from effects.vocabulary.exceptions import (
     ApprovalError,
     CapacityError,
     EffectsError,
@@ -24,7 +25,6 @@ from effects.exceptions import (
     PayloadError,
     StaleRevisionError,
 )
-from effects.http.problems import CODES, Code, problem, unlisted
 
 __all__ = ["API_CODES", "ProposalError", "as_problem", "pointer_to"]
 

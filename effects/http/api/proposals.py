@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-from effects import canonical
-from effects.calls import perform_later
-from effects.effect import Effect, get_effect
-from effects.exceptions import EffectDefinitionError, PayloadError
+from effects.declarations.effect import Effect, get_effect
 from effects.http.api.callers import Caller
 from effects.http.api.problems import ProposalError, pointer_to
-from effects.outcomes import Outcome
+from effects.runtime.perform import perform_later
+from effects.vocabulary import canonical
+from effects.vocabulary.exceptions import EffectDefinitionError, PayloadError
+from effects.vocabulary.outcomes import Outcome
 
 __all__ = ["propose"]
 

@@ -9,10 +9,17 @@ from django.core.validators import RegexValidator
 from django.urls import reverse
 from rest_framework import serializers
 
-from effects import canonical
 from effects.http.api.callers import VIEW_PAYLOAD, Seen
-from effects.polling import hint
-from effects.states import EXECUTION_SETTLED, ApprovalPurpose, ApprovalState, ExecutionReason, ExecutionState, Word
+from effects.vocabulary import canonical
+from effects.vocabulary.polling import hint
+from effects.vocabulary.states import (
+    EXECUTION_SETTLED,
+    ApprovalPurpose,
+    ApprovalState,
+    ExecutionReason,
+    ExecutionState,
+    Word,
+)
 
 __all__ = [
     "ApprovalPage",

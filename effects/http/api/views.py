@@ -24,8 +24,6 @@ from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import APIView
 
-from effects import operators
-from effects.exceptions import NotEntitledError
 from effects.http.api.callers import CANCEL, Seen, caller_of, find_approval, find_execution
 from effects.http.api.problems import API_CODES, as_problem
 from effects.http.api.proposals import propose
@@ -43,9 +41,11 @@ from effects.http.api.serializers import (
 from effects.http.decorators import idempotent
 from effects.http.problems import CODES, Code
 from effects.http.status import ref_of
+from effects.journal.summaries import is_bare
 from effects.models import Approval, Execution
-from effects.states import ApprovalState, ExecutionReason
-from effects.summaries import is_bare
+from effects.runtime import operators
+from effects.vocabulary.exceptions import NotEntitledError
+from effects.vocabulary.states import ApprovalState, ExecutionReason
 
 __all__ = ["ApprovalsView", "Documented", "ProposalView", "ProposalsView", "VoteView", "WithdrawView"]
 

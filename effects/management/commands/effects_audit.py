@@ -14,10 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 
-from effects import _locks
-from effects.audit import CODES, Finding, Scope, audit
-from effects.audit.instants import parse_duration, parse_since
-from effects.exceptions import EffectsError
+from effects.inspection.audit import CODES, Finding, Scope, audit
+from effects.inspection.audit.instants import parse_duration, parse_since
+from effects.journal import locks
+from effects.vocabulary.exceptions import EffectsError
 
 T = TypeVar("T")
 FOUND, COULD_NOT_RUN = 1, 2
@@ -101,7 +101,7 @@ class Command(BaseCommand):
 
 
 def _scope(options: dict[str, Any]) -> Scope:
-    now, since = _locks.now(), options["since"]
+    now, since = locks.now(), options["since"]
     if isinstance(since, timedelta):
         since = now - since
     if options["batch"] < 1:

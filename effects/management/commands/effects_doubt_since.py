@@ -13,12 +13,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error
 from django.db.models import Count, Min, QuerySet
 
-from effects import _locks, transitions
-from effects._logs import get_logger
-from effects.audit.instants import parse_instant
-from effects.exceptions import EffectsError
+from effects import transitions
+from effects.inspection.audit.instants import parse_instant
+from effects.journal import locks
+from effects.journal.logs import get_logger
 from effects.models import Execution, Receipt
-from effects.states import EXECUTION_SETTLED, values
+from effects.vocabulary.exceptions import EffectsError
+from effects.vocabulary.states import EXECUTION_SETTLED, values
 
 log = get_logger("effects.restores")
 ERRORS, COULD_NOT_RUN = 1, 2
@@ -75,7 +76,7 @@ class Command(BaseCommand):
         """Tell, or do, what a restore to TIME puts in doubt."""
         since: datetime = options["since"]
         try:
-            now = _locks.now()
+            now = locks.now()
             if since > now or options["batch"] < 1:
                 raise CommandError("TIME is in the past, and --batch at least 1", returncode=COULD_NOT_RUN)
             until = options["until"] or _first_run(since) or now

@@ -11,7 +11,7 @@ from django.db import Error
 
 from effects import transitions
 from effects.models import Execution, Journal
-from effects.states import EXECUTION_IN_DOUBT, EXECUTION_OPEN, values
+from effects.vocabulary.states import EXECUTION_IN_DOUBT, EXECUTION_OPEN, values
 
 COULD_NOT_RUN = 2
 #: Where counting stops.

@@ -9,10 +9,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, SystemCheckError
 from django.db import close_old_connections
 
-from effects._logs import get_logger
-from effects.checks.journal import check_migrations, check_server
 from effects.conf import settings
-from effects.reconcilers import SWEEPS
+from effects.inspection.checks.journal import check_migrations, check_server
+from effects.journal.logs import get_logger
+from effects.sweeps import SWEEPS
 
 log = get_logger("effects.reconcilers")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections
 
-from effects import _faults
+from effects.journal import faults
 
 __all__ = ["ATOMIC", "KILL", "asked"]
 
@@ -25,7 +25,7 @@ def asked(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
         point = request.headers.get(KILL)
         if point:
             # SIGKILL, as a power cut would
-            _faults.arm(_faults._kill_at(point))
+            faults.arm(faults._kill_at(point))
         return get_response(request)
 
     return middleware

@@ -14,9 +14,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.urls import clear_url_caches
 
-from effects import audit
-from effects._locks import now
-from effects.audit.walk import walk
+from effects.inspection import audit
+from effects.inspection.audit.walk import walk
+from effects.journal.locks import now
 from effects.models import Execution, Request
 from project.services.processes import Processes
 from tests.crash import provider

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 
-from effects.exceptions import MarkedForRollbackError
 from effects.models import Request
+from effects.vocabulary.exceptions import MarkedForRollbackError
 from tests.http.conftest import Sender
 from tests.http.rows import shop
 from tests.http.rows.conftest import Ledger, trouble

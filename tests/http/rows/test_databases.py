@@ -17,11 +17,11 @@ from django.db import connection, connections, transaction
 from django.test import Client, TestCase, override_settings
 
 import effects
-from effects import audit
-from effects._locks import now
-from effects.exceptions import JournalBesideError
+from effects.inspection import audit
+from effects.journal.locks import now
 from effects.models import Execution, Request
 from effects.testing import run_due, time_passes
+from effects.vocabulary.exceptions import JournalBesideError
 from project.services.postgres import scratch_database
 from tests.crash import provider
 from tests.http.conftest import Sender

@@ -10,12 +10,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 
 import effects
-from effects import operators
-from effects.exceptions import DuplicatePerformError, WrongStateError
+from effects.declarations.operations import StoredAnswer
 from effects.models import Approval, Execution, Request
-from effects.operations import StoredAnswer
-from effects.reconcilers import prune
+from effects.runtime import operators
+from effects.sweeps import prune
 from effects.testing import run_due, time_passes
+from effects.vocabulary.exceptions import DuplicatePerformError, WrongStateError
 from tests.crash import provider
 from tests.http.conftest import Sender
 from tests.http.rows.conftest import Ledger, trouble

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from effects import operators
 from effects.models import Attempt, Execution, Request
+from effects.runtime import operators
 from effects.testing import run_due, time_passes
 from project.services.processes import Processes
 from tests.crash import provider

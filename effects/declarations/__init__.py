@@ -1,0 +1,1 @@
+"""What a project declares: effects and protected operations, each with its registry."""

@@ -1,0 +1,1 @@
+"""Reads and reports about the journal and the project. Nothing here changes anything."""

@@ -1,0 +1,1 @@
+"""The database under every room above: commits, locks, the clock, redaction, frozen copies of rows."""

@@ -1,0 +1,1 @@
+"""What performs effects: the public verbs, the call between two commits, and what runs in the background."""

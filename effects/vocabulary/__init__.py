@@ -1,0 +1,1 @@
+"""Words and frozen values of the library. Nothing here imports Django, and nothing acts."""
