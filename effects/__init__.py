@@ -36,8 +36,41 @@ if TYPE_CHECKING:
     from effects.runtime.perform import perform_later as perform_later
     from effects.runtime.perform import sending as sending
     from effects.runtime.perform import supersede as supersede
+    from effects.vocabulary.exceptions import ActorError as ActorError
+    from effects.vocabulary.exceptions import ApprovalError as ApprovalError
+    from effects.vocabulary.exceptions import CapacityError as CapacityError
+    from effects.vocabulary.exceptions import CommitLostError as CommitLostError
+    from effects.vocabulary.exceptions import CommitUnknownError as CommitUnknownError
+    from effects.vocabulary.exceptions import DuplicatePerformError as DuplicatePerformError
+    from effects.vocabulary.exceptions import EffectDefinitionError as EffectDefinitionError
     from effects.vocabulary.exceptions import EffectsError as EffectsError
+    from effects.vocabulary.exceptions import ExecutionNotFoundError as ExecutionNotFoundError
+    from effects.vocabulary.exceptions import FencedError as FencedError
+    from effects.vocabulary.exceptions import JournalBesideError as JournalBesideError
+    from effects.vocabulary.exceptions import JournalIdError as JournalIdError
+    from effects.vocabulary.exceptions import JournalUnavailableError as JournalUnavailableError
+    from effects.vocabulary.exceptions import KeyRequiredError as KeyRequiredError
+    from effects.vocabulary.exceptions import LocalWriteError as LocalWriteError
+    from effects.vocabulary.exceptions import MarkedForRollbackError as MarkedForRollbackError
+    from effects.vocabulary.exceptions import NameUnusableError as NameUnusableError
+    from effects.vocabulary.exceptions import NobodyEntitledError as NobodyEntitledError
+    from effects.vocabulary.exceptions import NotEntitledError as NotEntitledError
+    from effects.vocabulary.exceptions import OpenTransactionError as OpenTransactionError
     from effects.vocabulary.exceptions import OutcomeError as OutcomeError
+    from effects.vocabulary.exceptions import OutcomeUnrecordedError as OutcomeUnrecordedError
+    from effects.vocabulary.exceptions import OutputUnavailableError as OutputUnavailableError
+    from effects.vocabulary.exceptions import PayloadConflictError as PayloadConflictError
+    from effects.vocabulary.exceptions import PayloadError as PayloadError
+    from effects.vocabulary.exceptions import PayloadUnreadableError as PayloadUnreadableError
+    from effects.vocabulary.exceptions import PolicyChangedError as PolicyChangedError
+    from effects.vocabulary.exceptions import RequestEndedError as RequestEndedError
+    from effects.vocabulary.exceptions import SecretGoneError as SecretGoneError
+    from effects.vocabulary.exceptions import SecretNotKeptError as SecretNotKeptError
+    from effects.vocabulary.exceptions import StaleRevisionError as StaleRevisionError
+    from effects.vocabulary.exceptions import TooSoonError as TooSoonError
+    from effects.vocabulary.exceptions import TroubleError as TroubleError
+    from effects.vocabulary.exceptions import UndeclaredEffectError as UndeclaredEffectError
+    from effects.vocabulary.exceptions import WrongStateError as WrongStateError
     from effects.vocabulary.failures import Declined as Declined
     from effects.vocabulary.failures import Doubt as Doubt
     from effects.vocabulary.failures import Forbidden as Forbidden
@@ -60,6 +93,8 @@ if TYPE_CHECKING:
     from effects.vocabulary.outcomes import Rejected as Rejected
     from effects.vocabulary.outcomes import Uncertain as Uncertain
     from effects.vocabulary.secrets import Secret as Secret
+    from effects.vocabulary.states import ExecutionState as ExecutionState
+    from effects.vocabulary.states import RequestState as RequestState
     from effects.vocabulary.types import Actor as Actor
     from effects.vocabulary.types import Applied as Applied
     from effects.vocabulary.types import ApprovalRule as ApprovalRule
@@ -96,21 +131,33 @@ _HOMES = {
         "cancel", "deny", "grant", "look_up_now", "observe", "order_resend", "reopen", "resolve", "withdraw",
     ),
     "runtime.perform": ("aget", "aperform", "compensate", "perform", "perform_later", "sending", "supersede"),
-    "vocabulary.exceptions": ("EffectsError", "OutcomeError"),
+    "vocabulary.exceptions": (
+        "ActorError", "ApprovalError", "CapacityError", "CommitLostError", "CommitUnknownError",
+        "DuplicatePerformError", "EffectDefinitionError", "EffectsError", "ExecutionNotFoundError", "FencedError",
+        "JournalBesideError", "JournalIdError", "JournalUnavailableError", "KeyRequiredError", "LocalWriteError",
+        "MarkedForRollbackError", "NameUnusableError", "NobodyEntitledError", "NotEntitledError",
+        "OpenTransactionError", "OutcomeError", "OutcomeUnrecordedError", "OutputUnavailableError",
+        "PayloadConflictError", "PayloadError", "PayloadUnreadableError", "PolicyChangedError", "RequestEndedError",
+        "SecretGoneError", "SecretNotKeptError", "StaleRevisionError", "TooSoonError", "TroubleError",
+        "UndeclaredEffectError", "WrongStateError",
+    ),
     "vocabulary.failures": (
         "Declined", "Doubt", "Forbidden", "InvalidRequest", "KeyReused", "NotNow", "NotSent", "Stale",
         "Unauthenticated",
     ),
     "vocabulary.outcomes": (
-        "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention",
-        "Outcome", "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
+        "Abandoned", "Accepted", "AwaitingApproval", "Completed", "Executing", "Failed", "NeedsIntervention", "Outcome",
+        "PartiallyCompleted", "Pending", "Rejected", "Uncertain",
     ),
     "vocabulary.secrets": ("Secret",),
+    "vocabulary.states": ("ExecutionState", "RequestState"),
     "vocabulary.types": (
         "Actor", "Applied", "ApprovalRule", "Authoritative", "Context", "Deduplication", "Eventual", "InDoubt", "Item",
         "Later", "Partial", "Permit", "Proceed", "Refuse", "Retry", "Risk", "Submitted", "Summary",
     ),
-    "vocabulary.verdicts": ("Absent", "Conflict", "Found", "InProgress", "Inconclusive", "ProvenFailed", "Unreachable"),
+    "vocabulary.verdicts": (
+        "Absent", "Conflict", "Found", "InProgress", "Inconclusive", "ProvenFailed", "Unreachable",
+    ),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - mirrored by the names above, held together by a test

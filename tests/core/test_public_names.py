@@ -14,12 +14,18 @@ import effects
 
 #: Frozen: a name that leaves this list breaks the projects that use it.
 NAMES = """
-Abandoned Absent Accepted Actor Applied ApprovalRule Authoritative AwaitingApproval Completed Conflict Context Declined
-Deduplication Doubt Effect EffectsError Eventual Executing Failed Forbidden Found InDoubt InProgress Inconclusive
-InvalidRequest Item KeyReused Later NeedsIntervention NotFinished NotNow NotSent Outcome OutcomeError Partial
-PartiallyCompleted Pending Permit Proceed ProvenFailed Refuse Rejected Retry Risk Secret Stale Submitted Summary
-Unauthenticated Uncertain Unreachable aget aperform await_ cancel compensate current deny find get grant idempotent
-look_up_now observe order_resend perform perform_later register reopen resolve sending supersede wait withdraw
+Abandoned Absent Accepted Actor ActorError Applied ApprovalError ApprovalRule Authoritative AwaitingApproval
+CapacityError CommitLostError CommitUnknownError Completed Conflict Context Declined Deduplication Doubt
+DuplicatePerformError Effect EffectDefinitionError EffectsError Eventual Executing ExecutionNotFoundError
+ExecutionState Failed FencedError Forbidden Found InDoubt InProgress Inconclusive InvalidRequest Item
+JournalBesideError JournalIdError JournalUnavailableError KeyRequiredError KeyReused Later LocalWriteError
+MarkedForRollbackError NameUnusableError NeedsIntervention NobodyEntitledError NotEntitledError NotFinished NotNow
+NotSent OpenTransactionError Outcome OutcomeError OutcomeUnrecordedError OutputUnavailableError Partial
+PartiallyCompleted PayloadConflictError PayloadError PayloadUnreadableError Pending Permit PolicyChangedError Proceed
+ProvenFailed Refuse Rejected RequestEndedError RequestState Retry Risk Secret SecretGoneError SecretNotKeptError Stale
+StaleRevisionError Submitted Summary TooSoonError TroubleError Unauthenticated Uncertain UndeclaredEffectError
+Unreachable WrongStateError aget aperform await_ cancel compensate current deny find get grant idempotent look_up_now
+observe order_resend perform perform_later register reopen resolve sending supersede wait withdraw
 """.split()  # noqa: SIM905 - as prose it can be read
 
 

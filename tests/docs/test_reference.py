@@ -27,7 +27,7 @@ from effects.inspection.checks import journal, messages, package, projects, reco
 from effects.sweeps import SWEEPS
 from effects.testing import faults
 from effects.testing.probe import PROBES
-from effects.vocabulary import states
+from effects.vocabulary import exceptions, states
 from effects_admin import inlines, permissions
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
 from tests.docs.blocks import ROOT
@@ -217,6 +217,15 @@ def test_every_public_name_has_one_entry(name: str):
     """A name of `effects` is a heading, or a row of a table of names, once in all reference pages."""
     found = [page for page in ("effects", "http") for entry in entries(page) if entry.partition("(")[0] == name]
     assert len(found) == 1, found
+
+
+def test_the_errors_stand_with_their_bases_and_codes():
+    """The table of errors has each error once, with the classes that it inherits from and its code."""
+    table = {row[0].strip("`"): row for row in rows(sections("effects")["Errors"])}
+    for name in exceptions.__all__:
+        error = getattr(exceptions, name)
+        assert words(table[name][1]) == {base.__name__ for base in error.__bases__}
+        assert table[name][2] == (f"`{error.code}`" if isinstance(error.code, str) else "of its outcome")
 
 
 def test_every_attribute_and_method_of_an_effect_is_explained():
