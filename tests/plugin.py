@@ -12,7 +12,7 @@ from project.services.processes import Processes, ServiceError
 # Files whose tests take long, the longest first: begun first, the two workers end at about the same time.
 LONG = (
     "http/rows/test_processes", "demo/test_demo", "console/test_stories", "model/test_execution", "docs/test_blocks",
-    "docs/test_quick_start",
+    "docs/test_quick_start", "cookbook/test_cookbook",
     "machine/test_machine", "console/test_barriers", "console/test_matrix", "console/test_looks",
     "http/rows/test_fingerprints", "crash/test_cross_section", "http/rows/test_answers", "http/rows/test_replays",
     "audit/test_findings", "benchmarks/test_soak", "core/test_lookups", "console/test_surroundings",

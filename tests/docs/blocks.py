@@ -199,5 +199,5 @@ def make_project(directory: Path, blocks: Sequence[Block]) -> None:
 
 def _make_app(directory: Path) -> None:
     for place in (directory, directory / "migrations"):
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
         (place / "__init__.py").touch()

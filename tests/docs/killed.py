@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.test import Client
 from effects.journal import faults
 from effects.testing import run_due, time_passes
 
-__all__ = ["check", "check_note"]
+__all__ = ["check", "check_note", "kill"]
 
 #: Order → where its process is killed, whether the bank has paid then, what a retry is told at once, after the leases.
 KILLS = {
@@ -65,12 +66,16 @@ def check_note() -> None:
 
 
 def _killed(order: str, point: str, kind: str = "refunds") -> None:
-    """Send the request in a process that is killed at a point."""
+    kill(point, lambda: _post(order, kind))
+
+
+def kill(point: str, work: Callable[[], Any]) -> None:
+    """Do some work in a process that is killed at a fault point."""
     connections.close_all()
     child = os.fork()
     if child == 0:
         faults.arm(faults._kill_at(point))
-        _post(order, kind)
+        work()
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), f"nobody came to {point}"
