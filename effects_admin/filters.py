@@ -1,4 +1,4 @@
-"""Filters of the lists, from the state machines and the declarations: none asks the tables for its choices."""
+"""Filters of the lists, from the state machines and declarations; the tables are asked only which reasons occur."""
 
 # Django's hooks are given more than each needs.
 # ruff: noqa: ARG002
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -242,23 +243,39 @@ class ApprovalStateFilter(_StateFilter):
 
 
 class _ReasonFilter(WordFilter):
+    """By reason: of those that occur in what the list looks through, and the one that the address says."""
+
     title, parameter_name = "reason", "reason"
     reasons: ClassVar[type[Word]]
+    #: States that have an index, and in which a row may be older than the newest.
+    lasting: ClassVar[list[str]]
 
-    def words(self) -> Iterable[tuple[str, str]]:
-        return [(str(reason), REASONS.get(reason, label(reason))) for reason in self.reasons if reason]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the reasons of the newest rows and of those in a lasting state; an index leads to both."""
+        if not model_admin.may_view(request):
+            return []
+        rows = model_admin.get_queryset(request)
+        newest = rows.order_by(f"-{model_admin.newest_column}")
+        found = {self.used_parameters.get(self.parameter_name)}
+        for part in (newest, rows.filter(state__in=self.lasting).order_by()):
+            some = part.values("reason")[: BoundedChangeList.LOOK_BACK]
+            found.update(some.aggregate(found=ArrayAgg("reason", distinct=True, default=[]))["found"])
+        occurring = [reason for reason in self.reasons if reason and str(reason) in found]
+        return [(str(reason), REASONS.get(reason, label(reason))) for reason in occurring]
 
 
 class ExecutionReasonFilter(_ReasonFilter):
     """By reason."""
 
     reasons = ExecutionReason
+    lasting = values(EXECUTION_IN_DOUBT | {ExecutionState.AWAITING_APPROVAL})
 
 
 class RequestReasonFilter(_ReasonFilter):
     """By reason."""
 
     reasons = RequestReason
+    lasting = values({RequestState.WAITING, RequestState.IN_DOUBT})
 
 
 class NameFilter(WordFilter):

@@ -16,7 +16,14 @@ from django.db import models
 from effects.declarations.effect import Effect, get_effect
 from effects.journal.commits import reaching
 from effects.journal.current import current
-from effects.journal.snapshots import ExecutionSnapshot, RequestSnapshot, outcome_of, request_snapshot, snapshot
+from effects.journal.snapshots import (
+    ExecutionSnapshot,
+    RequestSnapshot,
+    outcome_of,
+    request_snapshot,
+    snapshot,
+    snapshots,
+)
 from effects.models import Execution, Request
 from effects.vocabulary.exceptions import EffectDefinitionError, ExecutionNotFoundError
 from effects.vocabulary.names import about_of, check_name
@@ -84,7 +91,7 @@ def find(
     if operation is not None:
         rows = rows.filter(operation__in=_names_of(operation))
     # ids are made in the order of time, and both indexes end with them
-    return [snapshot(row) for row in rows.order_by("-id")[:limit]]
+    return snapshots(rows.order_by("-id")[:limit])
 
 
 def _names_of(operation: type[Effect[Any]] | str) -> list[str]:

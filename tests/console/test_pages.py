@@ -14,7 +14,9 @@ from django.urls import reverse
 import effects
 from effects.models import Approval, Attempt, Execution, Heartbeat, Receipt, Request, RequestExecution
 from effects.testing import provider_says
+from effects.vocabulary.states import ExecutionReason
 from effects_admin.evidence import _OURS
+from effects_admin.filters import BoundedChangeList
 from tests.audit.journals import everything
 from tests.console.declared import PayOut, Payout
 from tests.console.pages import page_of, text_of, verb_of
@@ -160,6 +162,27 @@ def test_lists_filter_by_the_machines_words(waiting: Any, doubtful: Any, browser
     assert found(state="nonsense") == {first, second}
     assert found(operation="console.pay_out", provider="bank/main", risk="high") == {first, second}
     assert found(provider="fax/main") == set()
+
+
+def test_lists_offer_the_reasons_that_occur(
+    waiting: Any, doubtful: Any, browser: Any, ann: User, monkeypatch: Any
+) -> None:
+    """Those of the newest rows and of what lasts in doubt, and the one of the address; of forty none that never was."""
+    address, client = reverse("admin:effects_execution_changelist"), browser(ann)
+
+    def offered(**query: str) -> set[str]:
+        body = client.get(address, query).content.decode()
+        return set(re.findall(r"[?&;]reason=(\w+)", body)) & {*ExecutionReason}
+
+    assert offered() == set()
+    doubtful()
+    assert offered() == {"timeout"}
+    waiting()
+    assert offered() == {"timeout", "approval_required"}
+    monkeypatch.setattr(BoundedChangeList, "LOOK_BACK", 1)
+    assert offered() == {"timeout", "approval_required"}
+    assert offered(reason="declined") == {"timeout", "approval_required", "declined"}
+    assert offered(reason="nonsense") == {"timeout", "approval_required"}
 
 
 def test_lists_cannot_be_asked_about_payloads(

@@ -133,6 +133,20 @@ def test_what_could_not_be_found_again_is_not_recorded(about: Any) -> None:
     assert not Execution.objects.exists()
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_number_of_queries_does_not_grow_with_what_waits(count: int) -> None:
+    """All rows are one query, and the times until which people may decide are a second one."""
+    User.objects.create_superuser("chief")
+    user = User.objects.create(username="u")
+    for number in range(count):
+        effects.perform(Charge, payload=PAYLOAD, key=f"k{number}", about=user, requested_by=user, require_approval=True)
+    with CaptureQueriesContext(connection) as asked:
+        found = effects.find(about=user)
+    assert len(asked) == 2
+    assert [each.outcome for each in found] == [effects.get(each.ref).outcome for each in found]
+    assert all(each.outcome.decide_by for each in found)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("said", "index"),
     [
