@@ -5,12 +5,16 @@ No ETA, no result backend, no named lock: lost, doubled, late and reordered mess
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from celery import shared_task
 
 from effects import sweeps
+from effects.celery import EXPIRES, quieten
+from effects.journal.logs import get_logger
 from effects.runtime import background
+from effects.vocabulary.failures import is_interrupt
 
 __all__ = [
     "expire_approvals",
@@ -23,7 +27,10 @@ __all__ = [
     "run_hooks",
     "send_notices",
     "settle_requests",
+    "sweep",
 ]
+
+log = get_logger("effects.reconcilers")
 
 
 @shared_task(name="effects.run_execution", ignore_result=True)
@@ -36,6 +43,30 @@ def run_execution(execution_id: str) -> None:
 def look_up(execution_id: str) -> None:
     """Look up one execution in doubt if it is due."""
     background.look_up(UUID(execution_id))
+
+
+@shared_task(name="effects.sweep", ignore_result=True)
+def sweep(names: Sequence[str]) -> None:
+    """Run several sweeps, one after the other; what one of them raises stops no other.
+
+    Those that run the project's code are handed to a task of their own, and only where they have something to do: so
+    none holds up another, and an idle system has one task for all of them.
+    """
+    for name in names:
+        _sweep(name, alone=len(names) == 1)
+
+
+def _sweep(name: str, *, alone: bool) -> None:
+    try:
+        task = _TASKS[name]
+        if alone or name not in sweeps.LONG:
+            task()
+        elif sweeps.LONG[name]():
+            task.apply_async(expires=EXPIRES.total_seconds())
+    except Exception as error:  # the database is away, say: the next pass may find it again
+        if is_interrupt(error):
+            raise
+        log.exception("%s failed; the next pass tries again.", name)
 
 
 @shared_task(name="effects.expire_leases", ignore_result=True)
@@ -84,3 +115,7 @@ def send_notices() -> None:
 def prune() -> None:
     """Drop what is past its retention."""
     sweeps.prune.run_once()
+
+
+_TASKS = {name: globals()[name] for name in sweeps.SWEEPS}
+quieten(sweep.name)

@@ -17,6 +17,7 @@ from effects.sweeps import (
 )
 
 __all__ = [
+    "LONG",
     "SWEEPS",
     "expire_approvals",
     "expire_leases",
@@ -42,3 +43,5 @@ SWEEPS = {
         prune,
     )
 }
+#: The sweeps that run the project's code, as long as that takes → whether one has anything to do.
+LONG = {module.NAME: module.is_due for module in (run_hooks, settle_requests, send_notices)}

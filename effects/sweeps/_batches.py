@@ -23,7 +23,7 @@ from effects.runtime.orphans import list_orphans
 from effects.vocabulary.exceptions import EffectsError
 from effects.vocabulary.failures import is_interrupt
 
-__all__ = ["AGAIN", "Counts", "each", "take"]
+__all__ = ["AGAIN", "Counts", "each", "is_anything_due", "take"]
 
 log = get_logger("effects.reconcilers")
 M = TypeVar("M", bound=models.Model)
@@ -52,10 +52,7 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
         batch: how many at most; `SWEEP_BATCH` by default.
     """
     tell_orphans()
-    # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
-    now = Now()
-    free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
-    found = rows.filter(free, **{f"{due}__lte": now}).order_by(due)
+    found = _due(rows, due)
     # in order, as the index has them: `exists()` may scan the whole table for what is not there
     if found.values_list("pk").first() is None:
         return []
@@ -66,6 +63,21 @@ def take(rows: models.QuerySet[M], due: str, batch: int | None = None) -> list[U
             batch or settings.SWEEP_BATCH,
             lambda ids: manager.filter(pk__in=ids).update(swept_until=_next_hand_out(due)),
         )
+
+
+def is_anything_due(name: str, rows: models.QuerySet[M], due: str) -> bool:
+    """Return whether a sweep of these rows would find one; where it would not, this is the sweep's heartbeat."""
+    found = _due(rows, due).values_list("pk").first() is not None
+    if not found:
+        beat(name, Counter())
+    return found
+
+
+def _due(rows: models.QuerySet[M], due: str) -> models.QuerySet[M]:
+    # the statement's start: an index cannot serve clock_timestamp(), which may differ from row to row
+    now = Now()
+    free = Q(swept_until__isnull=True) | Q(swept_until__lte=now)
+    return rows.filter(free, **{f"{due}__lte": now}).order_by(due)
 
 
 def _next_hand_out(due: str) -> RawSQL:

@@ -8,12 +8,12 @@ from effects.journal.current import without_request
 from effects.journal.logs import get_logger
 from effects.models import PendingNotice
 from effects.people.notices import read_notice
-from effects.sweeps._batches import Counts, each, take
+from effects.sweeps._batches import Counts, each, is_anything_due, take
 from effects.transitions.settlement import in_tenant
 from effects.vocabulary.exceptions import JournalUnavailableError
 from effects.vocabulary.failures import is_interrupt
 
-__all__ = ["NAME", "run_once"]
+__all__ = ["NAME", "is_due", "run_once"]
 
 NAME = "send_notices"
 
@@ -23,6 +23,11 @@ log = get_logger("effects.notices")
 def run_once(batch: int | None = None) -> Counts:
     """Tell what is due, each at least once: a process that dies between telling and forgetting tells it again."""
     return each(NAME, take(PendingNotice.objects.all(), "due_at", batch), _tell)
+
+
+def is_due() -> bool:
+    """Return whether there is anything to tell."""
+    return is_anything_due(NAME, PendingNotice.objects.all(), "due_at")
 
 
 def _tell(notice_id: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import signal
@@ -16,13 +17,15 @@ from urllib.parse import urlsplit
 
 import pytest
 from celery import Celery, current_app
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings as django_settings
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
 import effects
 from effects import tasks
 from effects.celery import publish
-from effects.models import Execution, Receipt
+from effects.models import Execution, Heartbeat, Receipt
 from effects.testing import run_due
 from project.services.processes import Process, Processes
 from tests.celery.effects import LEDGER, Push, provider
@@ -117,6 +120,7 @@ def test_a_worker_and_a_beat_finish_what_is_due(worker: Process, ledger: Any, se
         assert effects.get(row.pk).reason == reason
     # each message is logged when it is received and when it is done
     worker.wait_until(lambda: worker.log.read_text().count("effects.run_execution") >= handled + 8)
+    assert "Task effects.sweep" not in worker.log.read_text()  # it runs all the time, and is not said
     assert [sends(ledger, row) for row in (hinted, lost, unhinted)] == [1, 1, 1]
     assert Receipt.objects.filter(event="permit").count() == 3
 
@@ -162,7 +166,51 @@ def test_a_sweep_whose_broker_goes_away_leaves_its_rows_for_the_next(no_broker: 
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", sorted(set(tasks.__all__) - {"run_execution", "look_up"}))
+@pytest.mark.parametrize("name", sorted(set(tasks.__all__) - {"run_execution", "look_up", "sweep"}))
 def test_every_sweep_task_runs_without_arguments(name: str) -> None:
-    """That is how beat calls it."""
+    """That is how `effects.sweep` and schedules of a project call it."""
     getattr(tasks, name)()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_task_sweeps_for_all_and_hands_out_what_takes_long(
+    queue: str, ledger: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that fails stops no other; one that runs the project's code is published where it has something to do."""
+    row = later("due")
+    ledger.delete(f"{queue}celery")
+    monkeypatch.setattr("effects.sweeps.expire_leases.run_once", lambda: 1 / 0)
+    tasks.sweep(["expire_leases", "run_hooks", "a_later_sweep", "run_due"])
+    assert [record.message.split()[0] for record in caplog.records] == ["expire_leases", "a_later_sweep"]
+    (message,) = ledger.lrange(f"{queue}celery", 0, -1)
+    assert str(row.pk) in json.loads(message)["headers"]["argsrepr"]
+
+    ledger.delete(f"{queue}celery")
+    Execution.objects.update(
+        hook_due_at=Now(),
+        due_at=None,
+        state="failed",
+        reason="declined",
+        settled_at=Now(),
+        ages_from=Now(),
+        swept_until=None,
+    )
+    tasks.sweep(["run_hooks", "run_due"])
+    (message,) = ledger.lrange(f"{queue}celery", 0, -1)
+    assert json.loads(message)["headers"]["task"] == "effects.run_hooks"
+    assert set(Heartbeat.objects.values_list("sweep", flat=True)) == {"run_hooks", "run_due"}
+    tasks.sweep(["run_hooks"])
+    assert Execution.objects.get().hook_due_at is None
+
+
+@pytest.mark.django_db
+def test_a_time_limit_ends_the_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process's time is up: what is left comes with the next run."""
+
+    def too_long() -> None:
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr("effects.sweeps.expire_leases.run_once", too_long)
+    with pytest.raises(SoftTimeLimitExceeded):
+        tasks.sweep(["expire_leases", "run_due"])
+    assert not Heartbeat.objects.exists()

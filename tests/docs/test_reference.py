@@ -24,7 +24,6 @@ from effects.http.decorators import idempotent
 from effects.http.problems import CODES, type_url
 from effects.inspection.audit import CODES as AUDIT_CODES
 from effects.inspection.checks import journal, messages, package, projects, recorded, rules, views
-from effects.sweeps import SWEEPS
 from effects.testing import faults
 from effects.testing.probe import PROBES
 from effects.vocabulary import exceptions, states
@@ -298,12 +297,12 @@ def test_every_task_and_beat_entry_is_on_the_page():
     page = read("celery")
     names = {f"effects.{name}" for name in tasks.__all__}
     assert {row[0].strip("`") for row in rows(page) if row[0].startswith("`effects.")} == names
-    shown = {row[0].strip("`"): row[1] for row in rows(page) if row[0].startswith("`effects-")}
+    shown = {row[0].strip("`"): row[1:] for row in rows(page) if row[0].startswith("`effects-")}
     units = {"s": 1, "min": 60}
-    seconds = {entry: int(time.split()[0]) * units[time.split()[1]] for entry, time in shown.items()}
+    periods = {entry: int(time.split()[0]) * units[time.split()[1]] for entry, (time, _) in shown.items()}
+    told = {entry: (periods[entry], words(names)) for entry, (_, names) in shown.items()}
     schedule = celery.beat_schedule()
-    assert seconds == {entry: it["schedule"].total_seconds() for entry, it in schedule.items()}
-    assert {f"effects-{name.replace('_', '-')}" for name in SWEEPS} == set(shown)
+    assert told == {name: (it["schedule"].total_seconds(), {*it["args"][0]}) for name, it in schedule.items()}
 
 
 def test_every_verb_of_the_console_has_its_address():
