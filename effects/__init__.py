@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from effects.vocabulary.exceptions import FencedError as FencedError
     from effects.vocabulary.exceptions import JournalBesideError as JournalBesideError
     from effects.vocabulary.exceptions import JournalIdError as JournalIdError
+    from effects.vocabulary.exceptions import JournalNotMigratedError as JournalNotMigratedError
     from effects.vocabulary.exceptions import JournalUnavailableError as JournalUnavailableError
     from effects.vocabulary.exceptions import KeyRequiredError as KeyRequiredError
     from effects.vocabulary.exceptions import LocalWriteError as LocalWriteError
@@ -134,7 +135,8 @@ _HOMES = {
     "vocabulary.exceptions": (
         "ActorError", "ApprovalError", "CapacityError", "CommitLostError", "CommitUnknownError",
         "DuplicatePerformError", "EffectDefinitionError", "EffectsError", "ExecutionNotFoundError", "FencedError",
-        "JournalBesideError", "JournalIdError", "JournalUnavailableError", "KeyRequiredError", "LocalWriteError",
+        "JournalBesideError", "JournalIdError", "JournalNotMigratedError", "JournalUnavailableError",
+        "KeyRequiredError", "LocalWriteError",
         "MarkedForRollbackError", "NameUnusableError", "NobodyEntitledError", "NotEntitledError",
         "OpenTransactionError", "OutcomeError", "OutcomeUnrecordedError", "OutputUnavailableError",
         "PayloadConflictError", "PayloadError", "PayloadUnreadableError", "PolicyChangedError", "RequestEndedError",

@@ -249,12 +249,24 @@ def _unprotected(response: HttpResponseBase) -> HttpResponseBase:
     return response
 
 
+@functools.cache
+def _tell_anonymous(operation: str) -> None:
+    """Say once in each process that a view lets in callers whom nobody knows, and how to name them."""
+    log.warning(
+        "%s: a caller without a user is refused, since a key belongs to its caller. Where a permission class alone "
+        "tells callers apart, by an API key for instance, name them: @idempotent(…, identity=lambda request: …), or "
+        "EFFECTS['SUBJECT'].",
+        operation,
+    )
+
+
 def _with_key(protection: Protection, call: Call, key: str) -> HttpResponseBase:
     refuse_outer_transaction(protection.operation.name)
     _refuse_beside(protection)
     try:
         who = identify(call.request, protection.identity)
         if who is None:
+            _tell_anonymous(protection.operation.name)
             call.refuse_anonymous()
         parts = fingerprint(call.request, protection.fingerprint)
         call.parse()

@@ -117,4 +117,7 @@ def _parse_item(text: str) -> object:
 def _explain(text: str) -> str:
     if text[:1] in {'"', "'"} or '"' in text:
         return _("Its quoting is broken; put the key between double quotes, and a backslash before a quote inside.")
-    return _("It is not a structured field string; put the key between double quotes.")
+    return _(
+        "It is not a structured field string; put the key between double quotes. Without them it may hold letters, "
+        "digits and !#$%&'*+-.^_`|~ and, after the first character, : and /."
+    )

@@ -8,8 +8,18 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from django.apps import apps
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, Error, InterfaceError, OperationalError, connections, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    Error,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    connections,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
 
@@ -20,6 +30,7 @@ from effects.vocabulary.exceptions import (
     CommitLostError,
     CommitUnknownError,
     EffectsError,
+    JournalNotMigratedError,
     JournalUnavailableError,
     MarkedForRollbackError,
     OpenTransactionError,
@@ -56,6 +67,10 @@ class _Commit:
 
 
 _current: ContextVar[_Commit | None] = ContextVar("effects_commit", default=None)
+
+
+#: PostgreSQL's undefined_table and undefined_column.
+_NOT_THERE = ("42P01", "42703")
 
 
 @dataclass
@@ -162,6 +177,7 @@ def commits(what: str = "recording an effect", *, foreign: bool = False) -> Iter
             hooks = _take_hooks(connection, waiting)
             finished = True
     except Error as error:
+        _refuse_unmigrated(error)
         # an OperationalError of COMMIT itself (a full disk) is settled too; a violated constraint says what it is
         if not _is_connection_failure(error) and not (finished and isinstance(error, OperationalError)):
             if foreign or not isinstance(error, OperationalError):
@@ -228,8 +244,22 @@ def reaching(what: str) -> Iterator[None]:
     """
     try:
         yield
+    except ProgrammingError as error:
+        _refuse_unmigrated(error)
+        raise
     except (OperationalError, InterfaceError) as error:
         raise JournalUnavailableError(f"{what}: the journal's database refused: {error}") from error
+
+
+def _refuse_unmigrated(error: Error) -> None:
+    """Say which command makes the table or column of ours that a statement did not find."""
+    said = str(error).partition("\n")[0].replace('"', "")
+    if getattr(error.__cause__, "sqlstate", None) in _NOT_THERE and " effects_" in said:
+        add = "" if apps.is_installed("effects") else "Add 'effects' and 'effects_admin' to INSTALLED_APPS. "
+        raise JournalNotMigratedError(
+            f"The journal's tables in the database {settings.DATABASE!r} are missing or older than this code ({said}). "
+            f"{add}Run manage.py migrate effects --database {settings.DATABASE}."
+        ) from error
 
 
 def leave_blocks(connection: BaseDatabaseWrapper, depth: int) -> bool:

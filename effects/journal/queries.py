@@ -29,7 +29,7 @@ from effects.vocabulary.exceptions import EffectDefinitionError, ExecutionNotFou
 from effects.vocabulary.names import about_of, check_name
 from effects.vocabulary.outcomes import Outcome
 
-__all__ = ["await_", "find", "get", "get_request", "is_key_held", "list_held_outcomes", "wait"]
+__all__ = ["await_", "find", "get", "get_request", "is_key_held", "list_held_outcomes", "read_ref", "wait"]
 
 #: The longest pause between two looks of `wait`.
 LONGEST_PAUSE = 0.5
@@ -43,10 +43,25 @@ def get(ref: str | UUID) -> ExecutionSnapshot:
     Raises:
         ExecutionNotFoundError: there is none.
     """
+    with reaching("reading an execution"):
+        row = Execution.objects.filter(pk=read_ref(ref)).first()
+    if row is None:
+        raise ExecutionNotFoundError(f"There is no execution {ref}")
+    return snapshot(row)
+
+
+def read_ref(ref: str | UUID) -> UUID:
+    """Return the id that a ref is.
+
+    Raises:
+        ExecutionNotFoundError: it is none, so that nothing can be there.
+    """
+    if isinstance(ref, UUID):
+        return ref
     try:
-        return snapshot(Execution.objects.get(pk=ref))
-    except (Execution.DoesNotExist, ValidationError) as error:
-        raise ExecutionNotFoundError(f"There is no execution {ref}") from error
+        return UUID(ref)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ExecutionNotFoundError(f"There is no execution {ref!r:.80}") from error
 
 
 def find(
@@ -91,7 +106,8 @@ def find(
     if operation is not None:
         rows = rows.filter(operation__in=_names_of(operation))
     # ids are made in the order of time, and both indexes end with them
-    return snapshots(rows.order_by("-id")[:limit])
+    with reaching("finding executions"):
+        return snapshots(rows.order_by("-id")[:limit])
 
 
 def _names_of(operation: type[Effect[Any]] | str) -> list[str]:
@@ -136,7 +152,11 @@ def list_held_outcomes(request_id: UUID) -> list[Outcome]:
 
 
 def wait(ref: str | UUID, timeout: timedelta) -> Outcome:
-    """Return the outcome once it is settled, or as it stands after `timeout`, settled or not."""
+    """Return the outcome once it is settled, or as it stands after `timeout`, settled or not.
+
+    Raises:
+        TypeError: `timeout` is no timedelta; nothing was asked.
+    """
     for pause in _pauses(timeout):
         execution = get(ref)
         if execution.settled or not pause:
@@ -161,6 +181,8 @@ def _pauses(timeout: timedelta) -> Iterator[float]:
 
     The journal is polled: PostgreSQL's NOTIFY does not pass transaction poolers.
     """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"timeout= is a timedelta, as in timedelta(seconds=5), not {timeout!r:.80}")
     deadline, pause = time.monotonic() + timeout.total_seconds(), 0.02
     while True:
         yield max(min(pause, deadline - time.monotonic()), 0.0)

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from effects import transitions
 from effects.declarations.operations import StoredAnswer
 from effects.journal.commits import reaching
+from effects.journal.queries import read_ref
 from effects.journal.snapshots import ExecutionSnapshot, RequestSnapshot
 from effects.models import Approval, Execution
 from effects.people.actors import USER, actor_of, find_user, is_user
@@ -103,12 +104,12 @@ def cancel(ref: str | UUID, *, by: Any, reason: str, revision: int | None = None
         WrongStateError: it is being sent, or was.
     """
     _refuse_stranger(ref, by)
-    return _after(transitions.cancel(_uuid(ref), actor=_who(by), reason=reason, revision=revision))
+    return _after(transitions.cancel(read_ref(ref), actor=_who(by), reason=reason, revision=revision))
 
 
 def look_up_now(ref: str | UUID) -> ExecutionSnapshot:
     """Ask the provider now about an execution in doubt."""
-    return background.look_up(_uuid(ref), now=True)
+    return background.look_up(read_ref(ref), now=True)
 
 
 def resolve(
@@ -128,7 +129,7 @@ def resolve(
     Args and errors: see `transitions.resolve`.
     """
     execution = transitions.resolve(
-        _uuid(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
+        read_ref(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
         reason=reason, evidence=evidence, output=output, reference=reference,
     )  # fmt: skip
     return _after(execution)
@@ -139,7 +140,7 @@ def reopen(
 ) -> ExecutionSnapshot:
     """Give an execution that waits for a person a new budget of look-ups."""
     execution = transitions.reopen(
-        _uuid(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
+        read_ref(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
     )
     return _after(execution)
 
@@ -159,7 +160,7 @@ def resolve_request(
     Args and errors: see `transitions.resolve_request`.
     """
     return transitions.resolve_request(
-        _uuid(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
+        read_ref(ref), decision=decision, revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by),
         reason=reason, answer=answer,
     )  # fmt: skip
 
@@ -169,14 +170,23 @@ def order_resend(
 ) -> ExecutionSnapshot:
     """Have something in doubt sent again, under the same provider key; others approve it where a rule demands that."""
     execution = transitions.order_resend(
-        _uuid(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
+        read_ref(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
     )
     return _after(execution)
 
 
 def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:
-    """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's."""
-    return _after(transitions.observe(_uuid(ref), reference=reference, evidence=evidence, undone=undone))
+    """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's.
+
+    Raises:
+        TypeError: `reference` is no text, or `evidence` no dict; nothing was written.
+    """
+    if not isinstance(reference, str) or not isinstance(evidence, dict):
+        raise TypeError(
+            "observe(ref, reference='po_77', evidence={'source': 'the statement of May'}) takes a text and a dict, not "
+            f"{type(reference).__name__} and {type(evidence).__name__}"
+        )
+    return _after(transitions.observe(read_ref(ref), reference=reference, evidence=evidence, undone=undone))
 
 
 def hear(ref: str | UUID, news: transitions.News) -> ExecutionSnapshot | None:
@@ -184,17 +194,8 @@ def hear(ref: str | UUID, news: transitions.News) -> ExecutionSnapshot | None:
 
     Errors: see `transitions.hear`.
     """
-    execution = transitions.hear(_uuid(ref), news)
+    execution = transitions.hear(read_ref(ref), news)
     return None if execution is None else _after(execution)
-
-
-def _uuid(ref: str | UUID) -> UUID:
-    if isinstance(ref, UUID):
-        return ref
-    try:
-        return UUID(ref)
-    except ValueError as error:
-        raise ExecutionNotFoundError(f"There is no execution {ref!r:.80}") from error
 
 
 def _who(by: Any) -> Actor:
@@ -214,7 +215,7 @@ def _refuse_stranger(ref: str | UUID, by: Any) -> None:
     person = by if is_user(by) else find_user(actor.id)
     if person is None and not actor.id.startswith(USER):
         return
-    row = Execution.objects.filter(pk=_uuid(ref)).first()
+    row = Execution.objects.filter(pk=read_ref(ref)).first()
     if row is None:
         raise ExecutionNotFoundError(f"There is no execution {ref}")
     reason = why_not_end(row, row.approvals.filter(state__in=values(APPROVAL_LIVE)), person)
@@ -226,7 +227,9 @@ def _meant(ref: str | UUID, digest: str, approval: str | UUID | None) -> UUID:
     """Return the approval that a page showed, which is one of this execution."""
     if approval is None:
         return _live(ref, digest)
-    shown = Approval.objects.filter(pk=_uuid(approval), execution_id=_uuid(ref)).values_list("pk", flat=True).first()
+    shown = (
+        Approval.objects.filter(pk=read_ref(approval), execution_id=read_ref(ref)).values_list("pk", flat=True).first()
+    )
     if shown is None:
         raise ApprovalError("This approval is not one of this execution.")
     return shown
@@ -234,7 +237,7 @@ def _meant(ref: str | UUID, digest: str, approval: str | UUID | None) -> UUID:
 
 def _live(ref: str | UUID, digest: str | None) -> UUID:
     """Return the approval that is meant: the one with that digest, else the live one."""
-    approvals = Approval.objects.filter(execution_id=_uuid(ref)).order_by("-created_at")
+    approvals = Approval.objects.filter(execution_id=read_ref(ref)).order_by("-created_at")
     if digest is not None:
         exact = approvals.filter(digest=digest).values_list("pk", flat=True).first()
         if exact is not None:

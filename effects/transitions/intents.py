@@ -188,7 +188,8 @@ def _key_of(effect: Effect[Any], key: str | None, request: UUID | None) -> str:
         return key
     if request is None:
         raise KeyRequiredError(
-            f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'"
+            f"{effect.operation}: outside of a protected request say what makes it one: key='order-17'. In a thread "
+            "that a protected view has started itself, the request is not known either."
         )
     return f"request:{request}"
 

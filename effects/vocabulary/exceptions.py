@@ -24,6 +24,7 @@ __all__ = [
     "FencedError",
     "JournalBesideError",
     "JournalIdError",
+    "JournalNotMigratedError",
     "JournalUnavailableError",
     "KeyRequiredError",
     "LocalWriteError",
@@ -187,6 +188,12 @@ class JournalUnavailableError(EffectsError):
     """The journal's database cannot be reached, or is too busy."""
 
     code = "execution_unavailable"
+
+
+class JournalNotMigratedError(JournalUnavailableError):
+    """The journal's tables are not there, or older than this code: run `manage.py migrate effects`."""
+
+    code = "journal_not_migrated"
 
 
 class CommitLostError(JournalUnavailableError):

@@ -49,8 +49,11 @@ def _fail(path: str, message: str) -> NoReturn:
 
 
 def _expected(hint: Any, data: object, path: str) -> NoReturn:
-    found = "null" if data is None else type(data).__name__
-    _fail(path, f"expected {getattr(hint, '__name__', None) or hint}, found {found}.")
+    found, wanted = "null" if data is None else type(data).__name__, getattr(hint, "__name__", None) or hint
+    # what no JSON holds was passed by the project's own code
+    foreign = not isinstance(data, (str, int, float, list, dict, type(None)))
+    fix = f" Pass a value of {wanted}, or declare the field as {found}." if foreign else ""
+    _fail(path, f"expected {wanted}, found {found}.{fix}")
 
 
 def _build(hint: Any, data: object, path: str) -> Any:

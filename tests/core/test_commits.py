@@ -224,7 +224,7 @@ class TestLostCommit:
 
     def test_unknown(self, pg_proxy: PgProxy, monkeypatch):
         """The database stays away: nobody can say, and CommitUnknownError says that."""
-        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with pytest.raises(CommitUnknownError), commits():
@@ -318,7 +318,7 @@ class TestPermit:
 
     def test_commit_unknown(self, pg_proxy: PgProxy, monkeypatch):
         """Nobody can say: nothing is sent, though the permit may stand; its lease runs out into doubt."""
-        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with provider_says(Charge, effects.Applied()) as said, pytest.raises(CommitUnknownError):
@@ -329,7 +329,7 @@ class TestPermit:
 
     def test_a_retry_of_an_unknown_permit_sends_nothing(self, pg_proxy: PgProxy, monkeypatch):
         """Whoever asks again meets the open attempt, whose permit nobody else may use."""
-        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
         with connection.cursor():
             pg_proxy.on_commit(Fault.LOSE_REPLY, then_away=True)
         with provider_says(Charge, effects.Applied()) as said:
@@ -345,7 +345,7 @@ class TestOutcome:
 
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch):
-        monkeypatch.setattr(commits, "SETTLE_SECONDS", 0.2)
+        monkeypatch.setattr(_commits, "SETTLE_SECONDS", 0.2)
 
     @pytest.mark.parametrize("fault", [Fault.LOSE_COMMIT, Fault.LOSE_REPLY])
     def test_commit_lost(self, pg_proxy: PgProxy, fault, no_hook_calls):

@@ -166,7 +166,7 @@ def test_only_locks_lock():
         lockers |= {path.as_posix() for _ in calls(tree, "select_for_update")}
         locking = re.compile(r"FROM .* FOR (NO KEY )?UPDATE|[{}%a-z_ ]FOR NO KEY UPDATE\)|advisory_xact_lock\(")
         lockers |= {path.as_posix()} if any(map(locking.search, words(tree))) else set()
-    assert lockers == {"_locks.py", "transitions/_opening.py"}
+    assert lockers == {"journal/locks.py", "transitions/_opening.py"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ __all__ = ["register_checks"]
 
 CHECKS = (
     projects.check_settings,
+    projects.check_names_of_settings,
     package.check_package,
     journal.check_journal,
     journal.check_journal_options,

@@ -11,13 +11,21 @@ from django.conf import settings as project
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
-from effects.conf import problems, settings
+from effects.conf import SETTINGS, problems, settings
 from effects.conf.values import EVERY_PROVIDER
 from effects.declarations.effect import Effect, registered
 from effects.inspection.checks.messages import DISTRIBUTION, make_error, make_warning
 
-__all__ = ["check_dispatch", "check_limited_providers", "check_names_in_effects", "check_settings", "check_time_zones"]
+__all__ = [
+    "check_dispatch",
+    "check_limited_providers",
+    "check_names_in_effects",
+    "check_names_of_settings",
+    "check_settings",
+    "check_time_zones",
+]
 
+PREFIX = "EFFECTS_"
 #: How alike a name must be to count as misspelt: `request_timout` and `approvals` do, a project's own names do not.
 ALIKE = 0.85
 
@@ -27,6 +35,19 @@ def check_settings(**_kwargs: Any) -> list[checks.CheckMessage]:
     return [
         make_error(1 if problem.unknown else 2, problem.message, problem.hint or "Change it in your settings.")
         for problem in problems()
+    ]
+
+
+def check_names_of_settings(**_kwargs: Any) -> list[checks.CheckMessage]:
+    """W014: a setting of the project's own that is named like a key of `EFFECTS`, where nothing reads it."""
+    return [
+        make_warning(
+            14,
+            f"The setting {PREFIX}{key} is read by nobody.",
+            f"Write EFFECTS = {{{key!r}: …}}, or give a setting of your own another name.",
+        )
+        for key in SETTINGS
+        if hasattr(project, PREFIX + key)
     ]
 
 
