@@ -101,7 +101,7 @@ def test_a_setting_has_its_type_default_and_sentence(name: str):
 def test_a_setting_that_nothing_reads_is_said_to_do_nothing(name: str):
     """A key that the library accepts and never reads is not sold as one that works."""
     pattern = re.compile(rf"settings\.{name}\b|_SETTINGS\[.{name}.\]")
-    read_by = [path for path in SOURCE.rglob("*.py") if path.name != "conf.py" and pattern.search(path.read_text())]
+    read_by = [path for path in SOURCE.rglob("*.py") if path.parent.name != "conf" and pattern.search(path.read_text())]
     assert (UNUSED in sections("settings")[name]) == (not read_by), f"read by {read_by}"
 
 
