@@ -25,6 +25,7 @@ from effects_admin import bulk, filters, overview, queue, views
 from effects_admin.cases import ApprovalCase, Case, History, RequestCase, votes_of, why_no_vote
 from effects_admin.display import age, laid_out, money, money_of, pretty, visible
 from effects_admin.evidence import read_evidence
+from effects_admin.findings import meaning_of
 from effects_admin.outlook import next_steps, next_steps_of_request, steps_of_ballot
 from effects_admin.permissions import LOOK_UP, VIEW_PAYLOAD, VIEW_REQUEST, may
 from effects_admin.readonly import BallotAdmin, CaseAdmin, as_uuid
@@ -32,7 +33,7 @@ from effects_admin.receipts import ReceiptAdmin
 from effects_admin.templatetags.effects_admin import badge, time
 from effects_admin.timeline import lines
 from effects_admin.verbs import EXECUTION_VERBS, REQUEST_VERBS
-from effects_admin.words import APPROVAL_MEANINGS, EXECUTION_MEANINGS, REASONS, REQUEST_MEANINGS, headline, label
+from effects_admin.words import APPROVAL_MEANINGS, REASONS, REQUEST_MEANINGS, headline, label
 
 __all__ = ["ApprovalAdmin", "ExecutionAdmin", "ReceiptAdmin", "RequestAdmin"]
 
@@ -138,7 +139,7 @@ class ExecutionAdmin(BallotAdmin[Execution], CaseAdmin[Execution, Case]):
     def shown(self, request: HttpRequest, case: Case) -> dict[str, Any]:
         """Return the execution as an approver sees it."""
         return {
-            "meaning": EXECUTION_MEANINGS.get(case.row.state, ""),
+            "meaning": meaning_of(case.row),
             "because": REASONS.get(case.row.reason, ""),
             "summary": case.summary,
             "payload": laid_out(case.contents.value) if case.contents is not None else None,

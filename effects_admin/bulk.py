@@ -22,7 +22,8 @@ from django.utils.http import urlencode
 
 from effects.vocabulary.exceptions import EffectsError, NotEntitledError
 from effects_admin.cases import Case
-from effects_admin.display import totals
+from effects_admin.display import totals, visible
+from effects_admin.findings import changes_since
 from effects_admin.forms import MOST_ITEMS, BulkForm, new_decision_id
 from effects_admin.verbs import Verb
 from effects_admin.verbs.approvals import Approve
@@ -38,6 +39,7 @@ MOST = MOST_ITEMS
 ASKING = timedelta(seconds=20)
 BULK_VERBS: dict[str, Verb[Case]] = {"approve": Approve(), "look-up": LookUp()}
 _ALL = "“Select all” reaches rows that nobody has looked at. Tick the ones that you mean; nothing was done."
+_CHANGED = "It changed since this page was made; look at it again."
 _NONE = "Tick at least one row; nothing was done."
 _MANY = f"At most {MOST} rows are decided together; nothing was done."
 
@@ -96,9 +98,15 @@ def decide(console: ExecutionAdmin, name: str, request: HttpRequest) -> HttpResp
         raise PermissionDenied
     verb = BULK_VERBS[name]
     if request.method == "POST":
+        again = request.POST.getlist("again")
+        if again:
+            # rows of an answer, to be looked at once more with what was typed about them
+            return _page(console, verb, request, _offered(console, verb, request, again[:MOST], request.POST))
         form = BulkForm(request.POST)
         if not form.is_valid():
-            return _page(console, verb, request, {"error": " ".join(form.incomplete())}, 400)
+            shown = [str(item.ref) for item in form.items if len(form.items) <= MOST]
+            offered = _offered(console, verb, request, shown, request.POST) if shown else {}
+            return _page(console, verb, request, {**offered, "error": " ".join(form.incomplete())}, 400)
         results = _carry_out(console, verb, request, form)
         return _page(console, verb, request, _told(results, form))
     refs = request.GET.getlist("ref")
@@ -107,7 +115,9 @@ def decide(console: ExecutionAdmin, name: str, request: HttpRequest) -> HttpResp
     return _page(console, verb, request, _offered(console, verb, request, refs))
 
 
-def _offered(console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, refs: list[str]) -> dict[str, Any]:
+def _offered(
+    console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, refs: list[str], typed: Any = None
+) -> dict[str, Any]:
     rows, unknown = [], 0
     for ref in dict.fromkeys(refs):
         case = _find(console, request, ref)
@@ -123,7 +133,7 @@ def _offered(console: ExecutionAdmin, verb: Verb[Case], request: HttpRequest, re
         "not_ready": [row for row in rows if row.why_not],
         "unknown": unknown,
         "totals": _totals(row.case for row in ready),
-        "form": BulkForm(),
+        "form": BulkForm(initial={"comment": (typed or {}).get("comment", "")}),
     }
 
 
@@ -152,22 +162,36 @@ def _decide_one(
         return _result(case, "before", "You decided it before; sending it again changed nothing.")
     stale = verb.not_possible(case) if data["approval"] is None else ""
     if stale or (data["revision"] != case.row.revision and data["approval"] is None):
-        return _result(case, "changed", stale or "It changed since this page was made; look at it again.")
+        return _result(case, "changed", f"{stale or _CHANGED}{_since(console, request, case, data)}")
     try:
         verb.decide(case, data)
     except EffectsError as error:
-        return _result(case, "refused" if isinstance(error, NotEntitledError) else "changed", str(error))
+        kind = "refused" if isinstance(error, NotEntitledError) else "changed"
+        now = console.find(request, str(case.row.pk))
+        return _result(case, kind, f"{error}{_since(console, request, now, data)}")
     return _result(case, "done", console.told(console.find(request, str(case.row.pk)), case))
 
 
 def _told(results: list[Result], form: BulkForm) -> dict[str, Any]:
     counts = {kind: sum(result.kind == kind for result in results) for kind in KINDS}
-    again = [item.ref for item, result in zip(form.items, results, strict=True) if result.kind == "unreached"]
+    pairs = list(zip(form.items, results, strict=True))
+    again = [item.ref for item, result in pairs if result.kind == "unreached"]
     return {
+        "changed": [item.ref for item, result in pairs if result.kind == "changed"],
+        "comment": form.cleaned_data["comment"],
         "results": results,
         "heading": ", ".join(f"{counts[kind]} {KINDS[kind]}" for kind in KINDS if counts[kind] or kind == "done"),
         "again": again,
     }
+
+
+def _since(console: ExecutionAdmin, request: HttpRequest, case: Case, data: dict[str, Any]) -> str:
+    """Return what changed in a row since the page was made, for whoever may view it."""
+    if not console.may_view(request, case.row):
+        return ""
+    lines = changes_since(case.row, data["revision"], request.user)
+    said = [f"{line.headline}{f' by {visible(line.who)}' if line.who else ''}" for line in lines]
+    return f" Since then, the newest first: {'; '.join(said)}." if said else ""
 
 
 def _result(case: Case, kind: str, said: str) -> Result:

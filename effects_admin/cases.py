@@ -134,10 +134,14 @@ class Case:
     @property
     def provider_url(self) -> str:
         """Where people see it at the provider; empty where the effect, or the provider, has no such address."""
-        if not self.row.reference:
+        return self.url_of(self.row.reference)
+
+    def url_of(self, reference: str) -> str:
+        """Where people see a reference at the provider; empty where there is no such address."""
+        if not reference:
             return ""
         try:
-            url = get_effect(self.row.operation).provider_url(self.row.reference, tenant=self.row.tenant)
+            url = get_effect(self.row.operation).provider_url(reference, tenant=self.row.tenant)
             return url if urlsplit(url).scheme in ("http", "https") else ""
         except EffectDefinitionError:
             return ""

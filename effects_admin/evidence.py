@@ -15,7 +15,7 @@ _OURS = frozenset({
     "from",
     "late", "message", "mode", "operation", "other_reference", "payload_digest", "pruned", "quorum", "reason",
     "reference", "references", "request", "rule", "since", "successor", "summary_digest", "supersedes", "undone",
-    "verdict",
+    "unchecked_word_of", "verdict",
     "votes", "was", "why",
 })  # fmt: skip
 _HIDDEN = f"hidden: seeing it takes the permission “{VIEW_PAYLOAD}”"

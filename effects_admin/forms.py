@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 from django import forms
 
 from effects.vocabulary import canonical
 from effects.vocabulary.exceptions import PayloadError
-from effects_admin.words import DECISIONS, REQUEST_DECISIONS, label
+from effects_admin.words import DECISIONS, REQUEST_DECISIONS, STATEMENTS, label
 
 __all__ = [
     "MOST_ITEMS",
     "ApproveForm",
     "BulkForm",
+    "ConfirmedReasonForm",
     "DecisionForm",
     "DenyForm",
+    "EvidenceForm",
     "Item",
     "ReasonForm",
     "ResolveForm",
@@ -90,7 +92,72 @@ class OutputField(forms.CharField):
             raise forms.ValidationError("Enter a valid JSON, not nested too deeply.") from error
 
 
-class ResolveForm(ReasonForm):
+class ConfirmedReasonForm(ReasonForm):
+    """A decision that may cost twice, which repeats what it is about: the amount, or the key of what has none."""
+
+    confirm = forms.CharField(max_length=255, label="Type it again", widget=forms.TextInput({"autocomplete": "off"}))
+
+    def ask_for(self, what: str, shown: str, confirms: str) -> None:
+        """Say what has to be typed: `what`, as the page shows it; that stands for what the journal compares with."""
+        self.what, self.shown, self.confirms = what, shown, confirms
+        self.fields["confirm"].label = f"Type {what} again"
+        self.fields["confirm"].help_text = f"As this page shows it: {shown}. It may have happened already."
+
+    def clean_confirm(self) -> str:
+        """Compare, whatever separators and currency somebody types beside an amount's digits."""
+        typed: str = self.cleaned_data["confirm"]
+        same = _digits(typed) == _digits(self.shown) if self.what == "the amount" else typed == self.shown
+        if not same:
+            raise forms.ValidationError(f"That is not {self.what} on this page. Nothing was ordered.")
+        return self.confirms
+
+
+def _digits(text: str) -> str:
+    return "".join(character for character in text if character.isdigit())
+
+
+class ReferencedForm(ReasonForm):
+    """What a person says that happened, with the provider's reference, or the word that there is none."""
+
+    #: The field that says what happened, and what of it has a reference.
+    says: ClassVar[str] = "decision"
+    happened: ClassVar[frozenset[str]] = frozenset({"applied", "undone"})
+
+    reference = forms.CharField(
+        label="Provider reference", required=False, max_length=255,
+        help_text="The provider's own id of it, if it happened: re_3Q…",
+    )  # fmt: skip
+    no_reference = forms.BooleanField(label="There is no reference", required=False)
+
+    def clean(self) -> dict[str, Any] | None:
+        """Ask for the reference of what happened, or for the word that there is none."""
+        cleaned = super().clean()
+        reference, without = self.cleaned_data.get("reference"), self.cleaned_data.get("no_reference")
+        if self.cleaned_data.get(self.says) in self.happened and "reference" not in self.errors:
+            if not reference and not without:
+                self.add_error("reference", "Enter the provider's reference, or tick that there is none.")
+            elif reference and without:
+                self.add_error("no_reference", "There is a reference above; take one of the two away.")
+        return cleaned
+
+
+class EvidenceForm(ReferencedForm):
+    """What a person has seen that says otherwise than the row does."""
+
+    says = "statement"
+    statement = forms.ChoiceField(
+        label="What the evidence says",
+        choices=[(name, f"{label(name).capitalize()}: {meaning}") for name, meaning in STATEMENTS.items()],
+        widget=forms.RadioSelect,
+    )
+    field_order = ("statement", "reason", "reference", "no_reference")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["reason"].label = "What you have seen, and where"
+
+
+class ResolveForm(ReferencedForm):
     """What became of an execution in doubt, by a person's knowledge."""
 
     decision = forms.ChoiceField(
@@ -98,15 +165,11 @@ class ResolveForm(ReasonForm):
         choices=[(name, f"{label(name).capitalize()}: {meaning}") for name, meaning in DECISIONS.items()],
         widget=forms.RadioSelect,
     )
-    reference = forms.CharField(
-        label="Provider reference", required=False, max_length=255,
-        help_text="The provider's own id of it, if it happened: re_3Q…",
-    )  # fmt: skip
     output = OutputField(
         label="Output (JSON)", required=False, widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),
         help_text="What the effect would have given, if the waiting answer needs it. Money in minor units.",
     )  # fmt: skip
-    field_order = ("decision", "reason", "reference", "output")
+    field_order = ("decision", "reason", "reference", "no_reference", "output")
 
     def clean_output(self) -> Any:
         """Refuse what the journal could not keep exactly, naming the value."""

@@ -8,6 +8,7 @@
 | approve, deny | what the approval's frozen rule names, asked again by `transitions` under the lock |
 | look up now | `effects.look_up_execution` |
 | resolve | `effects.resolve_execution` |
+| bring evidence that says otherwise | `effects.observe_execution` |
 | reopen | `effects.reopen_execution` |
 | send again, of something in doubt | `effects.order_resend_execution`; then whoever the rule names, if there is one |
 | cancel | `effects.cancel_execution` |
@@ -33,6 +34,7 @@ __all__ = [
     "CANCEL",
     "COMPENSATE",
     "LOOK_UP",
+    "OBSERVE",
     "ORDER_RESEND",
     "REOPEN",
     "RESOLVE",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 LOOK_UP = "effects.look_up_execution"
+OBSERVE = "effects.observe_execution"
 RESOLVE = "effects.resolve_execution"
 REOPEN = "effects.reopen_execution"
 ORDER_RESEND = "effects.order_resend_execution"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import messages
@@ -19,8 +19,10 @@ from effects.vocabulary.exceptions import (
 from effects.vocabulary.outcomes import Outcome
 from effects_admin.cases import Case, RequestCase
 from effects_admin.display import visible
+from effects_admin.findings import changes_since, finding_of
 from effects_admin.forms import DecisionForm
 from effects_admin.verbs import Verb
+from effects_admin.verbs.evidence import BringEvidence
 
 if TYPE_CHECKING:
     from effects_admin.readonly import CaseAdmin
@@ -80,13 +82,16 @@ def decide(console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, 
         return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
     case = console.find(request, object_id)
     forbidden = verb.not_permitted(case)
-    if forbidden or request.method != "POST":
-        status = FORBIDDEN if forbidden else 200
+    if request.method != "POST":
         why_not = forbidden or verb.not_possible(case)
-        return _verb_page(console, verb, request, case, None, why_not=why_not, status=status)
-    form = verb.form_class(request.POST)
+        return _verb_page(console, verb, request, case, None, why_not=why_not, status=FORBIDDEN if forbidden else 200)
+    form = verb.form(case, request.POST)
+    if forbidden:
+        return _verb_page(console, verb, request, case, form, why_not=forbidden, status=FORBIDDEN)
     if not form.is_valid():
-        return _verb_page(console, verb, request, case, form, status=INVALID)
+        why_not = verb.not_possible(case)
+        status = CONFLICT if why_not else INVALID
+        return _verb_page(console, verb, request, case, form, why_not=why_not, status=status)
     return _carry_out(console, verb, request, case, form)
 
 
@@ -116,16 +121,62 @@ def _verb_page(
     why_not: str = "", error: str = "", status: int = 200,
 ) -> HttpResponse:  # fmt: skip
     """Show what the verb will do, and its form where this person can do it now."""
+    sent = form
+    context = _context(console, request, case)
     if form is None or error:
         # after a refusal the page shows the row anew: its form carries what it shows, and keeps what was typed
         typed = {field.name: field.value() for field in form.visible_fields()} if form else {}
-        form = verb.form_class(initial={**typed, **verb.initial(case)})
-    context = _context(console, request, case)
+        form = verb.form(case, initial={**verb.initial(case), **typed})
     context.update(
         title=f"{verb.title}: {context['title']}", verb=verb, form=form, why_not=why_not, error=error,
         consequences=verb.consequences(case), page_url=reverse(url_name(case.row, "change"), args=[case.row.pk]),
     )  # fmt: skip
+    if console.may_view(request, case.row):
+        context.update(_known(verb, request, case, sent, is_refused=bool(why_not or error)))
+    if sent is not None and why_not:
+        context.update(typed=list(_typed(sent)), instead=_instead(console, verb, case, sent))
     return TemplateResponse(request, "effects_admin/verb.html", context, status=status)
+
+
+def _known(
+    verb: Verb[Any], request: HttpRequest, case: Any, sent: DecisionForm | None, *, is_refused: bool
+) -> dict[str, Any]:
+    """Return what a page that decides in doubt shows beside its form: what was found, and what changed meanwhile."""
+    known: dict[str, Any] = {}
+    if verb.finds(case):
+        known["finding"] = finding_of(case, request.user)
+    if sent is not None and is_refused:
+        known["changed"] = changes_since(case.row, _revision_of(sent), request.user)
+    return known
+
+
+def _revision_of(sent: DecisionForm) -> int | None:
+    """Return the revision that the page showed on which a form was filled in."""
+    try:
+        return int(sent.data["revision"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _typed(sent: DecisionForm) -> Iterator[tuple[str, str]]:
+    """Yield what a person typed on a page whose verb is no longer theirs: their words are not lost."""
+    for field in sent.visible_fields():
+        value = field.value()
+        choices = dict(getattr(field.field, "choices", ()))
+        if value not in (None, "", False):
+            yield str(field.label), visible(choices.get(value, "yes" if value is True else value))
+
+
+def _instead(console: CaseAdmin[Any, Any], verb: Verb[Any], case: Any, sent: DecisionForm) -> dict[str, Any] | None:
+    """Return the form for evidence, filled in with what was typed, where this person may bring some."""
+    other = next((each for each in console.verbs if isinstance(each, BringEvidence)), None)
+    if other is None or isinstance(verb, BringEvidence) or other.why_not(case):
+        return None
+    said = {field.name: field.value() for field in sent.visible_fields()}
+    words = {"reason": said.get("reason") or said.get("comment"), "statement": said.get("decision")}
+    words |= {name: said.get(name) for name in ("reference", "no_reference")}
+    form = other.form(case, initial={**{name: word for name, word in words.items() if word}, **other.initial(case)})
+    return {"verb": other, "form": form, "url": reverse(url_name(case.row, other.name), args=[case.row.pk])}
 
 
 def _context(console: CaseAdmin[Any, Any], request: HttpRequest, case: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ __all__ = [
     "REASONS",
     "REQUEST_DECISIONS",
     "REQUEST_MEANINGS",
+    "STATEMENTS",
     "headline",
     "label",
     "tone",
@@ -136,7 +137,7 @@ EVENTS: Mapping[str, str] = {
     "confirm_absence": "Look-up: no trace of it, and none can come any more",
     "postpone": "Put off, to be worked on again later",
     "escalate": "Handed to a person",
-    "resolve": "Resolved by a person: {decision}",
+    "resolve": "Resolved by a person, and nothing checked it: {decision}",
     "reopen": "Reopened: the provider is asked again",
     "order_resend": "Another send ordered",
     "supersede": "Its key passed to a successor",
@@ -169,6 +170,12 @@ DECISIONS = {
     "not_applied": "It did not happen, and no request for it is under way any more. It fails; nothing is sent again.",
     "undone": "It happened and was undone at the provider. It completes, marked as undone.",
     "unknown": "Nobody will know. It is abandoned; its key stays taken, so it is never sent again under it.",
+}
+#: What evidence may say, against what the row says.
+STATEMENTS = {
+    "applied": "It happened, and stands. Give the provider's reference.",
+    "undone": "It happened, and was undone at the provider. Give the provider's reference.",
+    "not_applied": "It did not happen. Only against what people said: the provider's own proof is not undone by it.",
 }
 #: And about a request.
 REQUEST_DECISIONS = {

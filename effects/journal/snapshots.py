@@ -42,6 +42,7 @@ from effects.vocabulary.states import (
 from effects.vocabulary.types import Actor, Context, Item
 
 __all__ = [
+    "WORD_OF",
     "ExecutionSnapshot",
     "RequestSnapshot",
     "actor_from_json",
@@ -54,6 +55,8 @@ __all__ = [
 
 log = get_logger("effects.snapshots")
 
+#: In the proof on file: whose word it is, where a person said it and no program has checked it.
+WORD_OF = "unchecked_word_of"
 _EXPIRED = "its output is no longer kept: retention dropped it at {at}"
 _UNREADABLE = (
     "its output, stored under output_version {version}, cannot be read by this code ({why}); mend upgrade_output() or "
@@ -76,7 +79,8 @@ def outcome_of(row: Execution) -> Outcome:
     output = _output_of(row)
     match ExecutionState(row.state):
         case ExecutionState.COMPLETED:
-            return Completed(**common, output=output, reference=row.reference)
+            word = str((row.applied_evidence or {}).get(WORD_OF, ""))
+            return Completed(**common, output=output, reference=row.reference, unchecked_word_of=word)
         case ExecutionState.PARTIALLY_COMPLETED:
             items = tuple(Item(**item) for item in row.items or ())
             return PartiallyCompleted(**common, items=items, output=output, reference=row.reference)

@@ -522,6 +522,7 @@ class Migration(migrations.Migration):
                     ("resolve_execution", "Can resolve executions and requests in doubt"),
                     ("reopen_execution", "Can reopen executions for look-ups"),
                     ("order_resend_execution", "Can order another send of something in doubt"),
+                    ("observe_execution", "Can bring evidence that says otherwise than an execution"),
                     ("cancel_execution", "Can cancel executions that were not sent"),
                     ("compensate_execution", "Can undo completed executions"),
                     ("supersede_execution", "Can ask again for executions that failed or were rejected"),
@@ -729,7 +730,9 @@ class Migration(migrations.Migration):
                 ("decision_id", models.CharField(help_text="Made by the operator's page or program.", max_length=100)),
                 (
                     "decision",
-                    models.CharField(help_text="applied, not_applied, unknown, undone, resend, reopen.", max_length=24),
+                    models.CharField(
+                        help_text="applied, not_applied, unknown, undone, resend, reopen, evidence.", max_length=24
+                    ),
                 ),
                 ("revision", models.PositiveIntegerField(help_text="The revision that the operator saw.")),
                 ("actor_id", models.CharField(help_text="Who decided.", max_length=255)),

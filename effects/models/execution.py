@@ -25,6 +25,7 @@ PERMISSIONS = [
     ("resolve_execution", "Can resolve executions and requests in doubt"),
     ("reopen_execution", "Can reopen executions for look-ups"),
     ("order_resend_execution", "Can order another send of something in doubt"),
+    ("observe_execution", "Can bring evidence that says otherwise than an execution"),
     ("cancel_execution", "Can cancel executions that were not sent"),
     ("compensate_execution", "Can undo completed executions"),
     ("supersede_execution", "Can ask again for executions that failed or were rejected"),

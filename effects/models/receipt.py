@@ -58,7 +58,9 @@ class Resolution(JournalModel):
     request = models.ForeignKey("effects.Request", null=True, on_delete=models.PROTECT, related_name="resolutions")
     execution = models.ForeignKey("effects.Execution", null=True, on_delete=models.PROTECT, related_name="resolutions")
     decision_id = models.CharField(max_length=100, help_text="Made by the operator's page or program.")
-    decision = models.CharField(max_length=24, help_text="applied, not_applied, unknown, undone, resend, reopen.")
+    decision = models.CharField(
+        max_length=24, help_text="applied, not_applied, unknown, undone, resend, reopen, evidence."
+    )
     revision = models.PositiveIntegerField(help_text="The revision that the operator saw.")
     actor_id = models.CharField(max_length=255, help_text="Who decided.")
     actor_label = models.CharField(max_length=255, blank=True, help_text="What people called them then.")

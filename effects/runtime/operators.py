@@ -19,7 +19,7 @@ from effects.people.actors import USER, actor_of, find_user, is_user
 from effects.people.eligibility import why_not_end
 from effects.runtime import background, consequences
 from effects.runtime.dispatch import send_hint
-from effects.vocabulary.exceptions import ApprovalError, ExecutionNotFoundError, NotEntitledError
+from effects.vocabulary.exceptions import ApprovalError, ExecutionNotFoundError, NotEntitledError, WrongStateError
 from effects.vocabulary.states import APPROVAL_LIVE, ExecutionState, values
 from effects.vocabulary.types import Actor
 
@@ -166,27 +166,65 @@ def resolve_request(
 
 
 def order_resend(
-    ref: str | UUID, *, revision: int, by: Any, reason: str, decision_id: str | None = None
+    ref: str | UUID,
+    *,
+    revision: int,
+    by: Any,
+    reason: str,
+    decision_id: str | None = None,
+    confirm: str | int = "",
 ) -> ExecutionSnapshot:
-    """Have something in doubt sent again, under the same provider key; others approve it where a rule demands that."""
+    """Have something in doubt sent again, under the same provider key; others approve it where a rule demands that.
+
+    Where none does, and what was found was at odds, `confirm` repeats its amount in minor units, or its key.
+    """
     execution = transitions.order_resend(
-        read_ref(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason
-    )
+        read_ref(ref), revision=revision, decision_id=decision_id or uuid4().hex, actor=_who(by), reason=reason,
+        confirm=confirm,
+    )  # fmt: skip
     return _after(execution)
 
 
-def observe(ref: str | UUID, *, reference: str, evidence: dict[str, Any], undone: bool = False) -> ExecutionSnapshot:
+def observe(
+    ref: str | UUID,
+    *,
+    reference: str,
+    evidence: dict[str, Any] | None = None,
+    undone: bool = False,
+    not_applied: bool = False,
+    by: Any = None,
+    reason: str = "",
+    revision: int | None = None,
+    decision_id: str | None = None,
+) -> ExecutionSnapshot:
     """Keep outside evidence that an execution applied, or that it was undone: a webhook's, a statement's.
+
+    A person's evidence names them (`by`) and has a reason. It is kept as their word, and may say `not_applied` too,
+    against other people's words: see `transitions.bring_evidence`.
 
     Raises:
         TypeError: `reference` is no text, or `evidence` no dict; nothing was written.
+        StaleRevisionError, WrongStateError: as there; or only a person could say so, and `by` is missing.
     """
-    if not isinstance(reference, str) or not isinstance(evidence, dict):
+    if not isinstance(reference, str) or not isinstance(evidence, (dict, type(None))):
         raise TypeError(
             "observe(ref, reference='po_77', evidence={'source': 'the statement of May'}) takes a text and a dict, not "
             f"{type(reference).__name__} and {type(evidence).__name__}"
         )
-    return _after(transitions.observe(read_ref(ref), reference=reference, evidence=evidence, undone=undone))
+    if by is None:
+        if not_applied or reason or revision is not None or decision_id is not None:
+            raise WrongStateError(
+                "by= is missing: reason=, revision=, decision_id= and not_applied= are for a person's evidence."
+            )
+        return _after(transitions.observe(read_ref(ref), reference=reference, evidence=evidence or {}, undone=undone))
+    if undone and not_applied:
+        raise WrongStateError("Evidence says either undone= or not_applied=, not both.")
+    statement = "not_applied" if not_applied else "undone" if undone else "applied"
+    execution = transitions.bring_evidence(
+        read_ref(ref), statement=statement, actor=_who(by), reason=reason, reference=reference, revision=revision,
+        decision_id=decision_id or uuid4().hex, evidence=evidence,
+    )  # fmt: skip
+    return _after(execution)
 
 
 def hear(ref: str | UUID, news: transitions.News) -> ExecutionSnapshot | None:

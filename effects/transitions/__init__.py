@@ -37,12 +37,14 @@ from effects.transitions.restores import (
     exposed_requests,
 )
 from effects.transitions.retention import drop_answers, free_keys
+from effects.transitions.testimony import STATEMENTS, bring_evidence, why_not_said
 from effects.transitions.tombstones import Aged, list_prunable, prune_executions
 from effects.transitions.troubles import TROUBLED_FROM, note_trouble
 
 __all__ = [
     "DECISIONS",
     "DOUBTING",
+    "STATEMENTS",
     "TROUBLED_FROM",
     "Aged",
     "Claim",
@@ -56,6 +58,7 @@ __all__ = [
     "Says",
     "abort",
     "apply_verdict",
+    "bring_evidence",
     "cancel",
     "claim",
     "conclude",
@@ -100,5 +103,6 @@ __all__ = [
     "run_hook",
     "settle",
     "why_not",
+    "why_not_said",
     "withdraw",
 ]

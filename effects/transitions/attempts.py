@@ -13,7 +13,7 @@ from effects.journal import outputs
 from effects.journal.commits import commits
 from effects.journal.locks import lock_execution
 from effects.journal.redaction import redact_output
-from effects.journal.snapshots import ExecutionSnapshot, snapshot
+from effects.journal.snapshots import WORD_OF, ExecutionSnapshot, snapshot
 from effects.models import Attempt, Execution
 from effects.transitions import _licences, digests
 from effects.transitions._rows import advance, settles
@@ -38,6 +38,7 @@ __all__ = [
     "record_outcome",
     "references_on_file",
     "retry_delay",
+    "without_word",
 ]
 
 #: How long a submitted order may take where the effect does not say.
@@ -184,7 +185,12 @@ def references_on_file(row: Execution) -> set[str]:
 def beside(row: Execution, reference: str) -> dict[str, Any]:
     """Return the proof on file together with one more reference of something that happened."""
     on_file = row.applied_evidence
-    return {"reference": reference} if on_file is None else {**on_file, "other_reference": reference}
+    return {"reference": reference} if on_file is None else {**without_word(on_file), "other_reference": reference}
+
+
+def without_word(on_file: dict[str, Any]) -> dict[str, Any]:
+    """Return proof as it stands once a program has found the same, or more: no longer a person's word alone."""
+    return {name: value for name, value in on_file.items() if name != WORD_OF}
 
 
 def is_undone(row: Execution) -> bool:
@@ -199,11 +205,11 @@ def proof_of_undoing(row: Execution, reference: str) -> dict[str, Any] | None:
     lags. None where nobody says so.
     """
     if is_undone(row):
-        return row.applied_evidence
+        return without_word(row.applied_evidence or {})
     told = row.receipts.filter(event="observe", evidence__says="undone", evidence__reference=reference)
     if not (reference and told.exists()):
         return None
-    return {**(row.applied_evidence or {}), "reference": reference, "undone": True}
+    return {**without_word(row.applied_evidence or {}), "reference": reference, "undone": True}
 
 
 def _complete(row: Execution, attempt: UUID, report: Applied | Partial) -> None:
@@ -227,14 +233,17 @@ def complete_row(
     reason: ExecutionReason,
     report: Applied | Partial,
     evidence: dict[str, Any],
+    *,
+    on_file: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
-    """Settle a locked row as completed, from an answer, a look-up or a person."""
+    """Settle a locked row as completed, from an answer, a look-up or a person: then `on_file` is their word."""
     if row.state == _S.NEEDS_INTERVENTION:
         _licences.lapse_live(row)  # a resend that was ordered meanwhile
     partial = isinstance(report, Partial) and not all(item.applied for item in report.items)
     items = [_item_as_json(item) for item in report.items] if isinstance(report, Partial) else None
     reference = canonical.clean_reference(report.reference)
+    proof = on_file or (row.applied_evidence and without_word(row.applied_evidence))
     advance(
         row, verb, _S.PARTIALLY_COMPLETED if partial else _S.COMPLETED, reason=reason,
         # first, since a long proof is cut
@@ -242,7 +251,7 @@ def complete_row(
         open_attempts=0, lease_expires_at=None,
         output=output_text(report.output), output_version=_output_version(row), reference=reference or row.reference,
         items=items, exposed_until=row.exposed_until,
-        applied_evidence=row.applied_evidence, expect_by=None, failure_code="", failure_message="", **options,
+        applied_evidence=proof, expect_by=None, failure_code="", failure_message="", **options,
     )  # fmt: skip
 
 

@@ -15,29 +15,40 @@ from effects.people.approvers import somebody_can_decide
 from effects.people.eligibility import context_for, requester_ids
 from effects.transitions import _decisions, _licences, digests
 from effects.transitions._rows import advance, effect_of
+from effects.transitions.evidence import DISPUTED
 from effects.transitions.permits import why_not_resendable
 from effects.vocabulary.exceptions import NobodyEntitledError, NotEntitledError, WrongStateError
-from effects.vocabulary.states import ApprovalPurpose, ApprovalState, ExecutionState
+from effects.vocabulary.states import ApprovalPurpose, ApprovalState, ExecutionState, values
 from effects.vocabulary.types import Actor
 
-__all__ = ["order_resend"]
+__all__ = ["needs_confirming", "order_resend", "what_confirms"]
 
 #: How long an order that needs no approval stays good: a sweep that is stuck for longer must not surprise anybody.
 USE_WITHIN = timedelta(hours=1)
+_CONFIRMING = {False: "its amount in minor units", True: "its key"}
 
 
 def order_resend(
-    execution_id: UUID, *, revision: int, decision_id: str, actor: Actor, reason: str
+    execution_id: UUID, *, revision: int, decision_id: str, actor: Actor, reason: str, confirm: str | int = ""
 ) -> ExecutionSnapshot:
     """*Commits.* Order another send of an execution that waits for a person, whatever may have become of the first.
 
     Writes a resend approval, granted by the orderer where the frozen rule demands none; otherwise others must vote.
     The send keeps the provider key. Locked: the execution. A repeated `decision_id` returns the present snapshot.
 
+    Args:
+        execution_id: which.
+        revision: what the person saw.
+        decision_id: made by their page or program.
+        actor: who.
+        reason: why, in their words; required.
+        confirm: after a conflict, where no rule has a second person look: its amount in minor units, or its key where
+            it has no amount. What was found there may be this very thing, so that nobody orders it in passing.
+
     Raises:
         StaleRevisionError: it changed since they looked.
         WrongStateError: it does not wait for a person, proof of success is on file, its key has passed on, its payload
-            is not kept, or a resend is ordered already.
+            is not kept, a resend is ordered already, or `confirm` is missing or another one.
         NobodyEntitledError: the rule demands an approval that nobody can give.
         NotEntitledError: there is no reason.
     """
@@ -48,6 +59,11 @@ def order_resend(
         if _decisions.is_taken(row, decision_id):
             return snapshot(row)
         _check(row, revision)
+        if needs_confirming(row) and str(confirm) != what_confirms(row):
+            raise WrongStateError(
+                f"What was found of {row.operation} {row.pk} contradicts what was asked for, so it may have happened. "
+                f"To have it sent again all the same confirm it: confirm= is {_CONFIRMING[row.amount is None]}."
+            )
         effect_of(row)
         approval = _request(row, actor)
         granted = approval.state == ApprovalState.GRANTED
@@ -61,6 +77,21 @@ def order_resend(
             due_at=row.locked_at if granted else None,
         )
         return snapshot(row)
+
+
+def needs_confirming(row: Execution) -> bool:
+    """Return whether somebody who orders a resend has to confirm it: evidence was at odds, and no rule asks others.
+
+    Once in conflict is enough, whatever its reason is called since: a reopening that found nothing clears nothing up.
+    """
+    if _licences.rule_of(row) is not None:
+        return False
+    return row.reason in DISPUTED or row.receipts.filter(reason__in=values(DISPUTED)).exists()
+
+
+def what_confirms(row: Execution) -> str:
+    """Return what has to be confirmed: the amount, or the key of what has none."""
+    return row.key if row.amount is None else str(row.amount)
 
 
 def _check(row: Execution, revision: int) -> None:

@@ -7,11 +7,12 @@ from uuid import UUID
 
 from effects.journal.commits import commits
 from effects.journal.locks import lock_execution
-from effects.journal.snapshots import ExecutionSnapshot, barrier, snapshot
+from effects.journal.snapshots import WORD_OF, ExecutionSnapshot, barrier, snapshot
 from effects.models import Execution
 from effects.transitions import _decisions, _licences
 from effects.transitions._rows import advance, is_leased, settles
-from effects.transitions.attempts import complete_row
+from effects.transitions.attempts import complete_row, references_on_file
+from effects.transitions.evidence import is_only_word
 from effects.vocabulary import canonical
 from effects.vocabulary.exceptions import TooSoonError, WrongStateError
 from effects.vocabulary.states import EXECUTION_IN_DOUBT, ExecutionReason, ExecutionState
@@ -55,7 +56,7 @@ def resolve(
         reason: why, in their words; required.
         evidence: what they base it on.
         output: what the effect gave, where it applied.
-        reference: the provider's id, where it applied.
+        reference: the provider's id, where it applied; empty: the one that is on file, if there is one alone.
 
     Raises:
         StaleRevisionError: it changed since they looked.
@@ -76,9 +77,7 @@ def resolve(
         )
         kept = {**(evidence or {}), "decision": decision, "reason": reason}
         if decision in ("applied", "undone"):
-            why = _R.OPERATOR if decision == "applied" else _R.UNDONE
-            report = Applied(output=output, reference=reference or row.reference)
-            complete_row(row, "resolve", why, report, kept, actor=actor)
+            _resolve_applied(row, actor, decision, Applied(output=output, reference=reference), kept)
         elif decision == "not_applied":
             _resolve_not_applied(row, actor, reason, kept)
         else:
@@ -121,10 +120,25 @@ def _check(row: Execution, revision: int) -> None:
         raise WrongStateError("A look-up is under way; wait for its answer, a few seconds.")
 
 
+def _resolve_applied(row: Execution, actor: Actor, decision: str, report: Applied, evidence: dict[str, Any]) -> None:
+    """Complete it by a person's word, which no program has checked: where there is no more, the file says so."""
+    known = references_on_file(row)
+    reference = canonical.clean_reference(report.reference) or row.reference or (known.pop() if len(known) == 1 else "")
+    word = {"reference": reference, WORD_OF: str(actor)}
+    undone = {"undone": True} if decision == "undone" else {}
+    complete_row(
+        row, "resolve", _R.OPERATOR if decision == "applied" else _R.UNDONE,
+        Applied(output=report.output, reference=reference), {**evidence, WORD_OF: str(actor)},
+        on_file={**word, **undone} if is_only_word(row) else None, actor=actor,
+    )  # fmt: skip
+
+
 def _resolve_not_applied(row: Execution, actor: Actor, reason: str, evidence: dict[str, Any]) -> None:
     believed_from = barrier(row)
     if row.applied_evidence is not None:
-        raise WrongStateError("Proof that it applied is on file; it cannot be resolved as not applied.")
+        word = row.applied_evidence.get(WORD_OF)
+        whose = f", by the word of {word}: bring evidence that says otherwise first" if word else ""
+        raise WrongStateError(f"Proof that it applied is on file{whose}; it cannot be resolved as not applied.")
     if believed_from is not None and believed_from >= row.locked_at:
         raise TooSoonError(f"A request may still land until {believed_from:%H:%M:%S %Z}; decide after that.")
     _licences.lapse_live(row)

@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 from effects.conf import settings
 from effects.journal.commits import commits, journal
 from effects.journal.locks import lock_free_executions
+from effects.journal.snapshots import WORD_OF
 from effects.models import Approval, ApprovalVote, Attempt, Execution, Receipt, RequestExecution, Resolution
 from effects.transitions._rows import receipt_of
 from effects.transitions._words import KEEP_WHAT_PROVES, KEPT_EVIDENCE
@@ -26,11 +27,11 @@ from effects.vocabulary.states import REQUEST_ENDED, ExecutionState, values
 
 __all__ = ["Aged", "list_prunable", "prune_executions"]
 
-#: What stays of proof on file: that there is some, whether it was undone, and the references of it.
-_REFERENCES = """(
-    SELECT COALESCE(jsonb_object_agg(name, value), '{}') FROM jsonb_each(applied_evidence) AS proof (name, value)
-    WHERE name IN ('reference', 'other_reference', 'undone') AND value NOT IN ('""', 'false', 'null')
-)"""
+#: What stays of proof on file: that there is some, whether it was undone, the references of it, and whose word it is.
+_REFERENCES = f"""(
+    SELECT COALESCE(jsonb_object_agg(name, value), '{{}}') FROM jsonb_each(applied_evidence) AS proof (name, value)
+    WHERE name IN ('reference', 'other_reference', 'undone', '{WORD_OF}') AND value NOT IN ('""', 'false', 'null')
+)"""  # noqa: S608 - a name of ours
 _ITEMS = """(
     SELECT COALESCE(jsonb_agg(item || '{"message": ""}' ORDER BY place), '[]')
     FROM jsonb_array_elements(items) WITH ORDINALITY AS itemised (item, place)

@@ -118,17 +118,19 @@ class _WithOutput:
 
 @dataclass(frozen=True)
 class Completed(_WithOutput, Outcome):
-    """It happened, and we hold the proof."""
+    """It happened, and we hold the proof; or `unchecked_word_of` a person, which no program has checked."""
 
     output: Any = None
     reference: str = ""
+    unchecked_word_of: str = ""
     state = ExecutionState.COMPLETED
     settled = True
     problem_code = "operation_result_unavailable"
 
     def describe(self) -> str:
         """Return one line for logs and errors."""
-        return f"completed as {self.reference or 'unnamed'}"
+        told = f"completed as {self.reference or 'unnamed'}"
+        return f"{told}, by the unchecked word of {self.unchecked_word_of}" if self.unchecked_word_of else told
 
     def require(self) -> Any:
         """Return the output.

@@ -10,6 +10,7 @@ from effects_admin.cases import Case, RequestCase
 from effects_admin.verbs.approvals import Approve, Cancel, Deny, Withdraw
 from effects_admin.verbs.base import Verb
 from effects_admin.verbs.doubts import LookUp, OrderResend, Reopen, Resolve, ResolveRequest
+from effects_admin.verbs.evidence import BringEvidence
 from effects_admin.verbs.sequels import Compensate, Supersede
 
 __all__ = ["EXECUTION_VERBS", "REQUEST_VERBS", "Verb"]
@@ -26,5 +27,6 @@ EXECUTION_VERBS: tuple[Verb[Case], ...] = (
     Cancel(),
     Compensate(),
     Supersede(),
+    BringEvidence(),
 )
 REQUEST_VERBS: tuple[Verb[RequestCase], ...] = (ResolveRequest(),)

@@ -15,6 +15,7 @@ from effects.vocabulary.types import COMPENSATES, SUPERSEDES, Actor
 from effects_admin import forms
 from effects_admin.cases import Case, decided_before, why_no_vote
 from effects_admin.display import moment
+from effects_admin.findings import doubtful_elders
 from effects_admin.permissions import CANCEL, lacks, may
 from effects_admin.verbs.base import Verb
 from effects_admin.words import label
@@ -79,11 +80,16 @@ class Approve(Verb[Case]):
         if approval.purpose == ApprovalPurpose.RESEND:
             steps.append("It may have happened before: this sends it again, under the same provider key.")
         steps += [_PREDECESSORS[before.relation].format(**asdict(before)) for before in predecessors_in(case.summary)]
+        steps += doubtful_elders(row.supersedes)
         covers = "sends until one may have arrived" if rule and rule.covers_retries else "one send"
         return [
             *steps,
             f"The approval is worth {covers}, of {self._shown(case)} (digest {approval.digest[:12]}…).",
         ]
+
+    def finds(self, case: Case) -> bool:
+        """Return whether another send is voted on, of something that may have happened."""
+        return case.approval is not None and case.approval.purpose == ApprovalPurpose.RESEND
 
     def not_together(self, case: Case) -> str:
         """Return that it is decided by its payload, which only its own page shows."""

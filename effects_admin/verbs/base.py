@@ -21,6 +21,7 @@ class Verb(Generic[C]):
         done: what the message says afterwards.
         form_class: what the person fills in.
         tone: how the button looks: it sends, it ends, or it does neither.
+        shows_finding: whether its page shows what look-ups found: who decides in doubt must not miss it.
     """
 
     name: ClassVar[str]
@@ -28,6 +29,7 @@ class Verb(Generic[C]):
     done: ClassVar[str]
     form_class: ClassVar[type[forms.DecisionForm]] = forms.DecisionForm
     tone: ClassVar[str] = "plain"
+    shows_finding: ClassVar[bool] = False
 
     def not_permitted(self, case: C) -> str:
         """Return why this person may not; empty if they may."""
@@ -40,6 +42,14 @@ class Verb(Generic[C]):
     def consequences(self, case: C) -> list[str]:
         """Return what exactly will be done, in sentences."""
         raise NotImplementedError
+
+    def form(self, case: C, data: Any = None, **options: Any) -> forms.DecisionForm:  # noqa: ARG002 - for those that ask more of some rows
+        """Return what the person fills in, for this row."""
+        return self.form_class(data, **options)
+
+    def finds(self, case: C) -> bool:  # noqa: ARG002 - for verbs that decide in doubt at times only
+        """Return whether the page for this row shows what was found."""
+        return self.shows_finding
 
     def initial(self, case: C) -> dict[str, Any]:
         """Return what the page carries."""

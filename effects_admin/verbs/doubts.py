@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from effects.journal.snapshots import WORD_OF
 from effects.models import Execution, Resolution
 from effects.runtime import operators
+from effects.transitions.attempts import references_on_file
 from effects.transitions.permits import why_not_resendable
+from effects.transitions.resends import needs_confirming, what_confirms
 from effects.vocabulary.frozen_rules import rule_from_json
 from effects.vocabulary.states import APPROVAL_LIVE, EXECUTION_IN_DOUBT, ExecutionState, RequestState
 from effects_admin import forms
@@ -65,6 +68,7 @@ class Resolve(Verb[Case]):
 
     name, title, done, tone = "resolve", "Resolve", "Resolved.", "end"
     form_class: ClassVar[type[forms.DecisionForm]] = forms.ResolveForm
+    shows_finding = True
 
     def not_permitted(self, case: Case) -> str:
         """Return that the permission is missing."""
@@ -84,9 +88,16 @@ class Resolve(Verb[Case]):
         ]
         if row.applied_evidence is not None:
             steps.append("Proof that it happened is on file, so “not applied” is refused.")
+            if word := row.applied_evidence.get(WORD_OF):
+                steps.append(f"It is the word of {visible(word)}, which nothing checked: evidence can say otherwise.")
         elif case.is_before_barrier:
             steps.append(f"A request may still land until {moment(case.barrier_at)}; “not applied” is refused before.")
         return steps
+
+    def initial(self, case: Case) -> dict[str, Any]:
+        """Return what the page carries: also the reference that is on file, if there is one alone."""
+        known = references_on_file(case.row)
+        return {**super().initial(case), **({"reference": known.pop()} if len(known) == 1 else {})}
 
     def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this decision's id is recorded."""
@@ -167,12 +178,23 @@ class OrderResend(Resolve):
         agree = (
             f"{rule.quorum} with “{rule.approvers}” must approve first, and not you" if rule else "nobody else is asked"
         )
-        return [*steps, f"{agree[0].upper()}{agree[1:]}."]
+        disputed = "What was found speaks against it, so you type again what is sent." if needs_confirming(row) else ""
+        return [*steps, f"{agree[0].upper()}{agree[1:]}.", *filter(None, [disputed])]
+
+    def form(self, case: Case, data: Any = None, **options: Any) -> forms.DecisionForm:
+        """Return the form; after a conflict it asks for the amount, or the key, unless other people must approve."""
+        row = case.row
+        if not needs_confirming(row):
+            return super().form(case, data, **options)
+        confirmed = forms.ConfirmedReasonForm(data, **options)
+        shown = row.key if row.amount is None else money(row.amount, row.currency)
+        confirmed.ask_for("the key" if row.amount is None else "the amount", shown, what_confirms(row))
+        return confirmed
 
     def decide(self, case: Case, data: dict[str, Any]) -> object:
         """Order it."""
-        kept = ("revision", "decision_id", "reason")
-        return operators.order_resend(case.row.pk, by=case.user, **{name: data[name] for name in kept})
+        kept = {name: data[name] for name in ("revision", "decision_id", "reason")}
+        return operators.order_resend(case.row.pk, by=case.user, **kept, confirm=data.get("confirm", ""))
 
 
 class ResolveRequest(Verb[RequestCase]):

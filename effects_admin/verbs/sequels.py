@@ -11,6 +11,8 @@ from effects.vocabulary.states import REQUEST_ENDED, ExecutionReason, ExecutionS
 from effects.vocabulary.types import Actor
 from effects_admin import forms
 from effects_admin.cases import Case
+from effects_admin.display import visible
+from effects_admin.findings import doubtful_elders, word_behind
 from effects_admin.permissions import COMPENSATE, SUPERSEDE, lacks
 from effects_admin.verbs.base import Verb
 from effects_admin.words import label
@@ -20,6 +22,9 @@ __all__ = ["Compensate", "Supersede"]
 _S = ExecutionState
 #: Keys that `perform` made from the id of its request.
 _DERIVED = "request:"
+_UNCHECKED = (
+    "That it happened is what {who} said, and nothing checked it: if that is wrong, this takes back what never was."
+)
 
 
 class Compensate(Verb[Case]):
@@ -50,7 +55,10 @@ class Compensate(Verb[Case]):
 
     def consequences(self, case: Case) -> list[str]:
         """Return what is undone, and who has to agree."""
+        word = word_behind(case.row)
+        said = [_UNCHECKED.format(who=visible(word.actor_label or word.actor_id))] if word is not None else []
         return [
+            *said,
             f"{_what(case)} is undone at {case.row.provider}, by a call of its own under a key of its own.",
             "Where the effect's rule asks for an approval other people decide first; otherwise it is sent at once.",
             "The original stays completed, and says what undid it.",
@@ -92,6 +100,7 @@ class Supersede(Verb[Case]):
     def consequences(self, case: Case) -> list[str]:
         """Return what is sent, and who has to agree."""
         return [
+            *doubtful_elders(case.row),
             f"{_what(case)} is asked for again with the same contents, as a new execution that takes over its key.",
             f"{case.row.provider} gets a new key for it: it does not take it for the one that did not happen.",
             "Where the effect's rule asks for an approval, people decide who did not ask; else it is sent at once.",

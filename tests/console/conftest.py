@@ -13,7 +13,7 @@ from tests.console.chromium import Chromium, Person, executable, is_required
 from tests.console.declared import PayOut, Payout
 from tests.console.scene import Scene
 
-EVERY = ("approve", "look_up", "resolve", "reopen", "order_resend", "cancel", "compensate", "supersede")
+EVERY = ("approve", "look_up", "resolve", "reopen", "order_resend", "cancel", "compensate", "supersede", "observe")
 VIEW = ("view_execution", "view_request", "view_approval", "view_receipt")
 
 

@@ -133,6 +133,8 @@ def pages(scene: Scene) -> dict[str, str]:
         "order-resend": verb_of(scene.hopeless, "order-resend"),
         "withdraw": verb_of(scene.waiting[1], "withdraw"),
         "cancel": verb_of(scene.pending, "cancel"),
+        "evidence": verb_of(scene.completed[2], "evidence"),
+        "evidence in doubt": verb_of(scene.hopeless, "evidence"),
         "compensate": verb_of(scene.completed[1], "compensate"),
         "supersede": verb_of(scene.declined[0], "supersede"),
         "resolve request": verb_of(scene.request.pk, "resolve", "request"),

@@ -80,6 +80,9 @@ CASES = {
     "resolve": Case("resolve_execution", _doubtful, {"decision": "unknown", **REASON}, "resolve"),
     "reopen": Case("reopen_execution", _hopeless, REASON, "reopen"),
     "order-resend": Case("order_resend_execution", _hopeless, REASON, "order_resend"),
+    "evidence": Case(
+        "observe_execution", _declined, {"statement": "applied", "reference": "ch_9", **REASON}, "contradict"
+    ),
     "withdraw": Case("cancel_execution", _waiting, REASON, "withdraw"),
     "cancel": Case("cancel_execution", _pending, REASON, "refuse"),
     "compensate": Case("compensate_execution", _completed, REASON, "complete"),

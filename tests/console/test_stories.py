@@ -82,7 +82,7 @@ def test_operator_resolves_a_lost_outcome(seat: Seat, doubtful: Any, olga: User)
     assert "Nothing checks your word. Look first at bank/main" in olgas.text
     olgas.ticks("Applied").types("Reason", "The statement shows it once.").types("Provider reference", "po_77")
     olgas.clicks("Resolve", "button")
-    assert "Resolved. Resolved by a person: applied. It is completed." in olgas.text
+    assert "Resolved. Resolved by a person, and nothing checked it: applied. It is completed." in olgas.text
     row = Execution.objects.get(pk=ref)
     assert (row.state, row.reason, row.reference) == ("completed", "operator", "po_77")
 

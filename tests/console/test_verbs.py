@@ -20,7 +20,7 @@ from tests.console.pages import form_of, page_of, send, text_of, verb_of
 from tests.console.test_pages import make_request
 
 pytestmark = pytest.mark.django_db
-VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "order-resend", "withdraw", "cancel"]
+VERBS = ["approve", "deny", "look-up", "resolve", "reopen", "order-resend", "withdraw", "cancel", "evidence"]
 
 
 def state_of(ref: str) -> str:
@@ -240,7 +240,7 @@ def test_resolved_is_one_decision_with_its_reason(doubtful: Any, browser: Any, o
     assert outcome.require() == {"id": 9}
     assert effects.get(ref).reference == "po_9"
     assert Resolution.objects.get().actor_label == "olga"
-    assert "Resolved by a person: applied by olga" in text_of(client.get(page_of(ref)))
+    assert "Resolved by a person, and nothing checked it: applied by olga" in text_of(client.get(page_of(ref)))
 
 
 def test_not_applied_waits_for_the_barrier(doubtful: Any, browser: Any, olga: User) -> None:

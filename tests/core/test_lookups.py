@@ -1011,7 +1011,9 @@ def test_a_webhook_with_another_reference_is_put_beside_the_first_one() -> None:
 def test_evidence_ends_the_order_to_send_it_again(late: bool) -> None:
     """Whoever ordered or approves it did not know; nothing stays due that can never be sent."""
     row = look(in_doubt(), effects.Conflict("another amount"))
-    operators.order_resend(row.pk, revision=row.revision, by="ann", reason="the customer waits")
+    operators.order_resend(
+        row.pk, revision=row.revision, by="ann", reason="the customer waits", confirm=row.amount or row.key
+    )
     if late:
         transitions.late_outcome(row.pk, attempt=Attempt.objects.get().pk, report=effects.Submitted("ch_1"))
     else:

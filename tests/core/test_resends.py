@@ -177,7 +177,7 @@ def test_a_resolution_takes_the_order_back(decision: str) -> None:
 def test_reopening_takes_the_order_back() -> None:
     """It is looked up again, not sent."""
     row = stuck(Charge)
-    order(row)
+    order(row, confirm=row.amount)
     row = again(row)
     effects.reopen(row.pk, revision=row.revision, by="zoe", reason="look again")
     with provider_says(Charge, DONE, look_up=effects.Inconclusive()) as said:
@@ -201,7 +201,7 @@ def test_an_order_that_was_not_carried_out_in_time_lapses() -> None:
     """A sweep that was stuck for hours surprises nobody."""
     row = stuck()
     order(row)
-    time_passes(timedelta(hours=2))
+    time_passes(2 * HOUR)
     with provider_says(Plain, DONE) as said:
         run_due()
         background.run(row.pk)
@@ -321,4 +321,52 @@ def test_another_safety_version_orders_nothing(monkeypatch: pytest.MonkeyPatch) 
     row = stuck()
     monkeypatch.setattr(Plain, "safety_version", 2)
     with pytest.raises(exceptions.PolicyChangedError):
+        order(row)
+
+
+# -- after a conflict ----------------------------------------------------------------------------------------------
+
+
+def conflicted() -> Execution:
+    """Return what waits for a person since its look-up found two of it."""
+    with provider_says(Charge, TimeoutError("no answer"), look_up=effects.Conflict("two of them")):
+        outcome = effects.perform(Charge, payload=PAYLOAD, key="k1", requested_by="ann")
+        time_passes(HOUR)
+        run_due()
+    row = Execution.objects.get(pk=outcome.ref)
+    assert (row.state, row.reason) == ("needs_intervention", "conflict")
+    return row
+
+
+@pytest.mark.parametrize("typed", ["", "0", "k1", "5.00"])
+def test_after_a_conflict_the_amount_is_repeated(typed: str) -> None:
+    """A program too says what it costs, in minor units: what was found may be this very charge."""
+    row = conflicted()
+    with pytest.raises(exceptions.WrongStateError, match="confirm= is its amount in minor units"):
+        order(row, confirm=typed)
+    order(row, confirm=row.amount)
+    assert Approval.objects.get().state == "granted"
+
+
+def test_what_has_no_amount_is_confirmed_by_its_key() -> None:
+    """The guard does not depend on what an effect describes."""
+    row = conflicted()
+    Execution.objects.filter(pk=row.pk).update(amount=None)
+    with pytest.raises(exceptions.WrongStateError, match="confirm= is its key"):
+        order(row)
+    order(row, confirm="k1")
+    assert Approval.objects.get().state == "granted"
+
+
+def test_a_conflict_is_not_forgotten_with_its_reason() -> None:
+    """Reopened, and handed over again for another reason: what was found once was not cleared up."""
+    row = conflicted()
+    effects.reopen(row.pk, revision=row.revision, by="zoe", reason="look again")
+    with provider_says(Charge, look_up=effects.Inconclusive("?")):
+        for _ in range(8):
+            time_passes(2 * HOUR)
+            run_due()
+    row = again(row)
+    assert (row.state, row.reason) == ("needs_intervention", "budget_spent")
+    with pytest.raises(exceptions.WrongStateError, match="confirm="):
         order(row)

@@ -22,6 +22,7 @@ from effects.models import Execution, Receipt, Request
 from effects.runtime import operators
 from effects.sweeps import SWEEPS
 from effects.testing import run_due
+from effects.transitions.resends import what_confirms
 from effects.vocabulary.states import EXECUTION_IN_DOUBT, EXECUTION_SETTLED, ExecutionState, RequestState, values
 from tests.machine.declared import EFFECTS, Machine
 from tests.machine.oracle import Oracle, Violation
@@ -204,12 +205,15 @@ class EffectsMachine(RuleBasedStateMachine):
             offers.append(("give up", functools.partial(world.resolve, row, by, give_up=True)))
             offers.append(("look up now", functools.partial(world.look_up_now, row)))
         for row in self._rows(_S.NEEDS_INTERVENTION):
-            offers += [("order a resend", functools.partial(world.by_hand, operators.order_resend, row, by))] * 3
+            confirmed = functools.partial(operators.order_resend, confirm=what_confirms(row))
+            offers += [("order a resend", functools.partial(world.by_hand, confirmed, row, by))] * 3
             offers += [("reopen", functools.partial(world.by_hand, operators.reopen, row, by))] * 3
         for row in self._rows(_S.FAILED, _S.REJECTED):
             offers.append(("ask again", functools.partial(world.supersede, row, by)))
         for row in self._rows(_S.COMPLETED, _S.PARTIALLY_COMPLETED):
             offers.append(("undo", functools.partial(world.compensate, row, by)))
+        for row in world.rows:
+            offers.append(("bring evidence", functools.partial(world.bring_evidence, row, by)))
         for request in world.requests:
             if request.state == RequestState.IN_DOUBT:
                 offers.append(("resolve the request", functools.partial(world.resolve_request, request, by)))

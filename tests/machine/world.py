@@ -257,6 +257,14 @@ class World:
             entry.undone = entry.undone or undone
             operators.observe(row.pk, reference=entry.reference, evidence={"webhook": "paid"}, undone=entry.undone)
 
+    def bring_evidence(self, row: Execution, user: Any) -> None:
+        """Let a person say what the provider's ledger shows, where the row may say otherwise."""
+        for entry in self.provider.known(row.provider_key):
+            with self.refusals():
+                operators.observe(
+                    row.pk, reference=entry.reference, undone=entry.undone, by=user, reason="it is on the statement"
+                )  # fmt: skip
+
     def announce(self, row: Execution) -> None:
         """Let the provider send events about what it has now: they are true, and arrive at some time, or never."""
         for thing in self.provider.things(row.provider_key):

@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 _T = "effects/transitions"
 _APPROVALS = "tests/core/test_approvals.py"
 _LOOKUPS = "tests/core/test_lookups.py"
+_TESTIMONY = "tests/core/test_testimony.py"
 
 MUTATIONS = (
     Mutation(
@@ -231,7 +232,7 @@ MUTATIONS = (
         (
             Edit(
                 f"{_T}/evidence.py",
-                '        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept)',
+                '        contradict_row(row, {**on_file, "why": f"{row.state}, but it happened"}, kept, by=by)',
                 '        advance(row, "observe", evidence=on_file, revises=False)',
             ),
         ),
@@ -281,6 +282,66 @@ MUTATIONS = (
                 f"{_T}/_decisions.py",
                 "    return row.resolutions.filter(decision_id=decision_id).exists()",
                 "    return False",
+            ),
+        ),
+    ),
+    Mutation(
+        "a person denies a provider's own proof",
+        "promise 9, §4 contradict",
+        f"{_TESTIMONY}::test_a_provider_s_own_proof_is_not_denied_by_a_person",
+        (Edit(f"{_T}/testimony.py", "    if not is_only_word(row):", "    if False:"),),
+    ),
+    Mutation(
+        "outside evidence passes for a person's word",
+        "promise 9, §4 observe",
+        f"{_TESTIMONY}::test_outside_evidence_cannot_pass_for_a_person_s_word",
+        (Edit(f"{_T}/evidence.py", "canonical.clean_json(without_word(evidence))", "canonical.clean_json(evidence)"),),
+    ),
+    Mutation(
+        "what a look-up found stays a person's word",
+        "promise 9, §4 confirm",
+        f"{_TESTIMONY}::test_a_look_up_that_finds_it_makes_proof_of_a_word",
+        (
+            Edit(
+                f"{_T}/attempts.py",
+                "    proof = on_file or (row.applied_evidence and without_word(row.applied_evidence))",
+                "    proof = on_file or row.applied_evidence",
+            ),
+        ),
+    ),
+    Mutation(
+        "a person's evidence leaves a settled row as it is",
+        "§4 contradict",
+        f"{_TESTIMONY}::test_what_a_provider_said_is_contradicted_too",
+        (
+            Edit(
+                f"{_T}/testimony.py",
+                "    contradict_row(row, {**on_file",
+                "    advance(row, 'observe', evidence=on_file)\n    0 and contradict_row(row, {**on_file",
+            ),
+        ),
+    ),
+    Mutation(
+        "a wrong reference outlives the word that brought it",
+        "§4 contradict",
+        f"{_TESTIMONY}::test_a_wrong_word_of_applied_ends_as_failed_and_the_project_s_row_follows",
+        (Edit(f"{_T}/testimony.py", '        changes["reference"] = ""', "        pass"),),
+    ),
+    Mutation(
+        "after a conflict a resend is ordered in passing",
+        "§4 order_resend",
+        "tests/core/test_resends.py::test_after_a_conflict_the_amount_is_repeated",
+        (Edit(f"{_T}/resends.py", "if needs_confirming(row) and str(confirm)", "if False and str(confirm)"),),
+    ),
+    Mutation(
+        "a conflict is forgotten with its reason",
+        "§4 order_resend",
+        "tests/core/test_resends.py::test_a_conflict_is_not_forgotten_with_its_reason",
+        (
+            Edit(
+                f"{_T}/resends.py",
+                "row.reason in DISPUTED or row.receipts.filter(reason__in=values(DISPUTED)).exists()",
+                "row.reason in DISPUTED",
             ),
         ),
     ),
