@@ -177,12 +177,13 @@ def test_lists_offer_the_reasons_that_occur(
     assert offered() == set()
     doubtful()
     assert offered() == {"timeout"}
-    waiting()
+    newest = waiting().ref
     assert offered() == {"timeout", "approval_required"}
+    effects.cancel(newest, by="clerk", reason="not wanted")
     monkeypatch.setattr(BoundedChangeList, "LOOK_BACK", 1)
-    assert offered() == {"timeout", "approval_required"}
-    assert offered(reason="declined") == {"timeout", "approval_required", "declined"}
-    assert offered(reason="nonsense") == {"timeout", "approval_required"}
+    assert offered() == {"timeout", "cancelled"}
+    assert offered(reason="declined") == {"timeout", "cancelled", "declined"}
+    assert offered(reason="nonsense") == {"timeout", "cancelled"}
 
 
 def test_lists_cannot_be_asked_about_payloads(
