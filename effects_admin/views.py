@@ -90,8 +90,8 @@ def decide(console: CaseAdmin[Any, Any], verb: Verb[Any], request: HttpRequest, 
         return _verb_page(console, verb, request, case, form, why_not=forbidden, status=FORBIDDEN)
     if not form.is_valid():
         why_not = verb.not_possible(case)
-        status = CONFLICT if why_not else INVALID
-        return _verb_page(console, verb, request, case, form, why_not=why_not, status=status)
+        told, status = (f"{why_not} Nothing was done.", CONFLICT) if why_not else ("", INVALID)
+        return _verb_page(console, verb, request, case, form, why_not=told, status=status)
     return _carry_out(console, verb, request, case, form)
 
 

@@ -95,9 +95,10 @@ class Resolve(Verb[Case]):
         return steps
 
     def initial(self, case: Case) -> dict[str, Any]:
-        """Return what the page carries: also the reference that is on file, if there is one alone."""
+        """Return what the page carries: also the reference that is on file, if there is one alone that can be shown."""
         known = references_on_file(case.row)
-        return {**super().initial(case), **({"reference": known.pop()} if len(known) == 1 else {})}
+        shown = [reference for reference in known if len(known) == 1 and visible(reference) == reference]
+        return {**super().initial(case), **({"reference": shown[0]} if shown else {})}
 
     def was_done(self, case: Case, data: dict[str, Any]) -> bool:
         """Return whether this decision's id is recorded."""

@@ -32,6 +32,8 @@ urlpatterns = [path("desk/", desk.urls)]
 LISTED = "admin:effects_execution_changelist"
 tenant_here: ContextVar[str] = ContextVar("tenant_here", default="nobody's")
 
+_RESOLVED = {"decision": "applied", "reason": "x", "no_reference": "on"}
+
 
 @pytest.fixture
 def gone(monkeypatch: pytest.MonkeyPatch, scene: Scene) -> Scene:
@@ -66,15 +68,15 @@ def test_what_is_not_installed_any_more_is_shown_and_decided(gone: Scene, chief:
     for name, address in pages(gone).items():
         assert client.get(address).status_code in (200, 400), name
     done = {
-        verb: send(client, verb_of(ref, verb), reason="it is over", decision="applied")
+        verb: send(client, verb_of(ref, verb), reason="it is over", decision="applied", no_reference="on")
         for verb, ref in (
             ("resolve", gone.hopeless), ("withdraw", gone.waiting[1]), ("cancel", gone.pending),
             ("look-up", gone.uncertain), ("compensate", gone.completed[1]), ("supersede", gone.declined[0]),
         )
     }  # fmt: skip
-    assert [answer.status_code for answer in done.values()] == [302, 302, 302, 400, 400, 400]
+    assert [answer.status_code for answer in done.values()] == [302, 302, 302, 409, 409, 409]
     for verb in ("look-up", "compensate", "supersede"):
-        assert "nothing was done" in text_of(done[verb])
+        assert "Nothing was done" in text_of(done[verb])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_forms_hold_numbers_as_they_are(scene: Scene, chief: User, browser: Any,
     settings.LANGUAGE_CODE, settings.USE_THOUSAND_SEPARATOR = "de", True
     Execution.objects.update(revision=1_234_567)
     client = browser(chief)
-    assert send(client, verb_of(scene.hopeless, "resolve"), decision="applied", reason="x").status_code == 302
+    assert send(client, verb_of(scene.hopeless, "resolve"), **_RESOLVED).status_code == 302
     several = reverse("admin:effects_bulk_approve") + f"?ref={scene.waiting[1]}&ref={scene.waiting[2]}"
     items = re.findall(r'name="item" value="([^"]+)"', client.get(several).content.decode())
     assert "2 done" in text_of(client.post(several, {"item": items}))
@@ -209,6 +211,6 @@ def test_pages_stay_on_the_projects_own_site(scene: Scene, chief: User, browser:
         shown = client.get(address)
         assert shown.status_code in (200, 400), name
         assert 'href="/admin/' not in shown.content.decode(), name
-    done = send(client, verb_of(scene.hopeless, "resolve"), decision="applied", reason="x")
+    done = send(client, verb_of(scene.hopeless, "resolve"), **_RESOLVED)
     assert done.headers["Location"] == page_of(scene.hopeless)
     assert page_of(scene.hopeless).startswith("/desk/")

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cookbook.played import RECIPES
-from tests.docs.blocks import ROOT, migrated_database, run_blocks
+from tests.docs.blocks import migrated_database, run_blocks
+from tests.docs.test_blocks import COOKBOOK, TUTORIAL
 
-COOKBOOK = ROOT / "docs" / "guides" / "cookbook.md"
-TUTORIAL = ROOT / "docs" / "tutorial" / "first-effect.md"
 #: Recipes that are pages of their own, followed by `tests.ninja` and `tests.tenants`.
 LINKED = "Other frameworks"
 

@@ -359,7 +359,9 @@ def test_code_of_another_safety_version_touches_nothing_unsettled(deploy: Any, s
             approve(row, bob)
         if state == "needs_intervention":
             with pytest.raises(exceptions.PolicyChangedError):
-                operators.order_resend(row.pk, revision=row.revision, by="ann", reason="again")
+                operators.order_resend(
+                    row.pk, revision=row.revision, by="ann", reason="again", confirm=row.amount or row.key
+                )
         for _ in range(3):
             time_passes(timedelta(hours=2))
             run_due()

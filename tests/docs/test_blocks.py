@@ -11,13 +11,15 @@ from tests.docs.blocks import ROOT, migrated_database, read_blocks, run_blocks
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorial" / "first-effect.md"
 CODE = {page: read_blocks(page) for page in sorted(DOCS.rglob("*.md"))}
-#: A project of its own, which `tests.tenants` follows, and the recipes, which `tests.cookbook` plays.
-ELSEWHERE = (DOCS / "guides" / "django-tenants.md", DOCS / "guides" / "cookbook.md")
+#: A project of its own, which `tests.tenants` follows.
+TENANTS = DOCS / "guides" / "django-tenants.md"
+#: The recipes, which `tests.cookbook` plays.
+COOKBOOK = DOCS / "guides" / "cookbook.md"
 #: Pages with code that runs, and goes on with the tutorial's project.
 GUIDES = [
     page
     for page, blocks in CODE.items()
-    if page not in (TUTORIAL, *ELSEWHERE) and any(block.kind in {"python", "run", "console"} for block in blocks)
+    if page not in (TUTORIAL, TENANTS, COOKBOOK) and any(block.kind in {"python", "run", "console"} for block in blocks)
 ]
 UNRUN = [(page, block) for page, blocks in CODE.items() for block in blocks if block.kind == "norun"]
 
